@@ -1,0 +1,49 @@
+"""mixlens: which tokens a Transformer mixes, and which of them made it decide.
+
+>>> import mixlens
+>>> lens = mixlens.load()                      # the embedded sentiment classifier  # doctest: +SKIP
+>>> lens.attribute("a deep and meaningful film.", method="alti").words()            # doctest: +SKIP
+
+Nothing heavy is imported before it is used: torch and transformers come with the first `load`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mixlens.attribute.target import Target as Target
+    from mixlens.capture.text import Words as Words
+    from mixlens.facts import methods as methods
+    from mixlens.lens import Lens as Lens
+    from mixlens.lens import load as load
+    from mixlens.results import Attribution as Attribution
+    from mixlens.results import LayerMaps as LayerMaps
+    from mixlens.results import read as read
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "load": "lens",
+    "Lens": "lens",
+    "LayerMaps": "results",
+    "Attribution": "results",
+    "read": "results",
+    "Target": "attribute.target",
+    "Words": "capture.text",
+    "methods": "facts",
+}
+__all__ = ["Attribution", "LayerMaps", "Lens", "Target", "Words", "__version__", "errors", "load", "methods", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("mixlens.errors")
+    if name in _HOME:
+        return getattr(import_module(f"mixlens.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'mixlens' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,6 @@
+"""`python -m mixlens`."""
+
+from mixlens.cli import main
+
+if __name__ == "__main__":
+    main()

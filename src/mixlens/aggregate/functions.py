@@ -1,0 +1,105 @@
+"""Aggregations as pure functions of maps (layer, query, key): layer l of the result stands for layers 0 to l."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Maps = Float[Tensor, "layer query key"]
+
+
+def add_residual(maps: Float[Tensor, "*axes query key"], share: float) -> Float[Tensor, "*axes query key"]:
+    """(1 - share) M + share I."""
+    if share == 0:
+        return maps
+    eye = torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)
+    return (1 - share) * maps + share * eye
+
+
+def rollout(maps: Maps) -> Maps:
+    """R^l = M^l R^(l-1), R^0 = M^0 (Abnar & Zuidema 2020, Eq. 1), in float64."""
+    return rollout_scaled(maps, rescale=False)[0]
+
+
+def rollout_scaled(maps: Maps, rescale: bool = True) -> tuple[Maps, Float[Tensor, " layer"]]:
+    """`rollout`, each layer divided by ONE number, its largest entry, and the logarithm of what it was divided by.
+
+    Maps whose rows do not sum to 1 grow without bound (1e19 over 12 layers). One number a layer changes no ranking
+    and no share of a row; row-wise rescaling would.
+    """
+    out: list[Tensor] = []
+    logs = torch.zeros(len(maps), dtype=torch.float64)
+    for index, m in enumerate(maps.double()):
+        product = m @ out[-1] if out else m
+        top = product.max() if rescale else product.new_ones(())
+        factor = top if top > 0 else product.new_ones(())
+        out.append(product / factor)
+        logs[index] = (logs[index - 1] if index else 0.0) + factor.log().cpu()
+    return torch.stack(out), logs
+
+
+def head_rollout(heads: Float[Tensor, "layer head query key"], head: int, share: float) -> Maps:
+    """The layer's own head-k map times the rollout of the layers below with heads averaged (A.1)."""
+    below = rollout(add_residual(heads.mean(1), share))
+    own = add_residual(heads[:, head], share).double()
+    return torch.stack([own[0], *(own[layer] @ below[layer - 1] for layer in range(1, len(own)))])
+
+
+def mean(maps: Maps) -> Maps:
+    """The mean of the maps of layers 0 to l."""
+    count = torch.arange(1, len(maps) + 1, dtype=maps.dtype, device=maps.device)
+    return maps.cumsum(0) / count[:, None, None]
+
+
+def total(maps: Maps) -> Maps:
+    """The sum of the maps of layers 0 to l."""
+    return maps.cumsum(0)
+
+
+def layer(maps: Maps, k: int) -> Maps:
+    """Layer k alone, as maps of one layer."""
+    return maps[k][None]
+
+
+def uniform(windows: Sequence[int | None], n: int) -> Maps:
+    """Uniform causal attention: each row spreads evenly over what it may see (`window` tokens back; None: all)."""
+    i = torch.arange(n)
+    out = []
+    for window in windows:
+        seen = (i <= i[:, None]) & (i > i[:, None] - (window or n))
+        out.append(seen.double() / seen.sum(-1, keepdim=True))
+    return torch.stack(out)
+
+
+def relative_to(maps: Float[Tensor, "layer query key"], reference: Maps) -> Float[Tensor, "layer query key"]:
+    """Entrywise maps / reference (0 where nothing can be seen), rows divided by their sum.
+
+    The receptive-field normalisation: uniform attention gives 1 everywhere before the rows are divided, and tokens
+    appended to a text change no earlier row.
+    """
+    reference = reference.to(maps)
+    ratio = torch.where(reference > 0, maps / reference.clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
+    sums = ratio.sum(-1, keepdim=True)
+    return torch.where(sums > 0, ratio / sums.clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """An aggregation: its function and its line in the facts table."""
+
+    function: Callable[..., Any]
+    summary: str
+    cite: str
+
+
+AGGREGATIONS: dict[str, Aggregation] = {
+    "rollout": Aggregation(rollout, "product of the layer maps", "Abnar & Zuidema 2020, Eq. 1"),
+    "layer": Aggregation(layer, "one layer alone", "-"),
+    "mean": Aggregation(mean, "mean over layers", "-"),
+    "sum": Aggregation(total, "sum over layers", "-"),
+}

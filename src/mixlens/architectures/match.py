@@ -1,0 +1,114 @@
+"""A model and its spec: found by name, held against the configuration, refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mixlens.architectures.families import SPECS
+from mixlens.architectures.spec import Spec
+from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, UnsupportedConfig
+
+# Keys whose every value is handled: sizes and wiring that are read off the pass (heads, masks, windows, rotary
+# embeddings, caps), parts above or below the layers, names, token ids, training and generation.
+_SIZES = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
+type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim word_embed_proj_dim ffn_dim
+n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner"""
+_READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon rms_norm_eps
+norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters sliding_window
+use_sliding_window max_window_layers layer_types local_attention query_pre_attn_scalar attn_logit_softcapping
+scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn use_bidirectional_attention is_decoder
+use_parallel_residual do_layer_norm_before sinusoidal_pos_embds pretraining_tp chunk_size_feed_forward"""
+_ELSEWHERE = """_name_or_path architectures dtype id2label label2id model_type output_attentions output_hidden_states
+problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping _remove_final_layer_norm
+classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias classifier_activation decoder_bias
+summary_type summary_use_proj summary_activation summary_last_dropout summary_first_dropout summary_proj_to_labels
+pad_token_id bos_token_id eos_token_id cls_token_id sep_token_id sparse_prediction sparse_pred_ignore_index
+deterministic_flash_attn"""
+_TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
+seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range init_std
+initializer_cutoff_factor"""
+HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
+
+# Keys that today's classes no longer read although old checkpoints carry them: the model would be another one.
+GONE = {"position_embedding_type": "absolute", "quantization_config": None}
+
+
+def unwrap(model: Any) -> Any:
+    """The Hugging Face model inside a PEFT wrapper, else the model itself. Raises ModelError for anything else."""
+    model = getattr(model, "_orig_mod", model)  # torch.compile's wrapper
+    if hasattr(model, "get_base_model") and hasattr(model, "peft_config"):
+        if any(getattr(c, "is_prompt_learning", False) for c in model.peft_config.values()):
+            raise UnsupportedConfig(
+                "expected a PEFT model that changes weights (LoRA and the like), got prompt learning, which adds "
+                "positions that are no tokens; merge or remove it"
+            )
+        model = model.get_base_model()
+    if not hasattr(model, "config") or not hasattr(model.config, "model_type"):
+        raise ModelError(
+            f"expected a Hugging Face transformers model, a folder or a model id, got {type(model).__name__}"
+        )
+    return model
+
+
+def base_model(model: Any) -> Any:
+    """The part without heads (`model.bert`, `model.transformer` ...)."""
+    return model.base_model
+
+
+def submodule(module: Any, path: str) -> Any:
+    """The submodule at a dotted path; activations may be plain functions, so attributes are followed."""
+    for part in path.split("."):
+        if not hasattr(module, part):
+            raise SelfCheckFailed(
+                f"expected {type(module).__name__} to have '{part}' (of the spec's path '{path}'), it has not; "
+                "the model's layers are built in another way than its model type says"
+            )
+        module = getattr(module, part)
+    return module
+
+
+def layer_modules(base: Any, spec: Spec) -> list[Any]:
+    """The distinct layer modules in the order of the model's list (ALBERT runs each several times)."""
+    layers = spec.layers(base) if callable(spec.layers) else submodule(base, spec.layers)
+    return list(dict.fromkeys(layers))
+
+
+def spec_for(config: Any) -> Spec:
+    """The spec of a configuration. Raises UnknownArchitecture, or UnsupportedConfig naming the key."""
+    family = SPECS.get(config.model_type)
+    if family is None:
+        raise UnknownArchitecture(
+            f"expected a model type of {', '.join(sorted(SPECS))}, got '{config.model_type}'; "
+            "CONTRIBUTING.md shows how to add one (a spec of about ten lines)"
+        )
+    check_config(config)
+    return family(config)
+
+
+def check_config(config: Any) -> None:
+    """Every key that differs from its class's default must be handled. Raises UnsupportedConfig."""
+    mine, default = config.to_dict(), type(config)().to_dict()
+    for key, value in mine.items():
+        if key in GONE and value != GONE[key]:
+            raise _unsupported(config, key, value, GONE[key])
+        # Keys that the class does not know cannot change what it computes.
+        if key in default and key not in HANDLED and value != default[key]:
+            raise _unsupported(config, key, value, default[key])
+
+
+def _unsupported(config: Any, key: str, value: Any, default: Any) -> UnsupportedConfig:
+    return UnsupportedConfig(
+        f"expected the configuration of '{config.model_type}' with {key}={default!r}, got {key}={value!r}, which may "
+        "change the mathematics and has no rule here; load a model without it, or add the rule (CONTRIBUTING.md)"
+    )
+
+
+def position_limit(model: Any) -> int | None:
+    """The most tokens that the model has positions for; None where nothing says so."""
+    config = model.config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    if limit is None:
+        return None
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        return int(limit) - int(config.pad_token_id) - 1  # positions start after the padding index
+    return int(limit)

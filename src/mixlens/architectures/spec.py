@@ -1,0 +1,54 @@
+"""The vocabulary of an architecture: the few facts that a decomposition needs and a model does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Order = Literal["post", "pre", "parallel"]
+
+
+@dataclass(frozen=True)
+class FFN:
+    """The feed-forward network: `down(act(up(x)))`, or gated: `down(act(up[0](x)) * up[1](x))`.
+
+    Paths are below the layer. `fused`: one linear map holds both gated halves, the activated one first.
+    """
+
+    up: tuple[str, ...]
+    act: str
+    down: str
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Which module of a layer plays which part. Paths are below the layer, `layers` is below the base model.
+
+    What is not here is read from the pass itself: query, key and value projections, head counts, rotary embeddings,
+    masks and windows. A spec that is wrong does not survive the self-check at load.
+
+    post:     a = x + attn;  b = ln1(a);  y = ln2(b + ffn(b))
+    pre:      a = x + attn;               y = a + ffn(ln2(a))
+    parallel: a = x + attn;               y = a + ffn(ln2(x))
+    `post_attention` norms the sub-block's output before the residual sum, `post_ffn` the FFN's (Gemma 2).
+    """
+
+    layers: str | Callable[[Any], Iterable[Any]]
+    attention: str  # the module that is handed to the attention interface
+    out: str  # the output projection W_O, b_O
+    ffn: FFN
+    ln2: str
+    ln1: str | None = None
+    order: Order = "pre"
+    post_attention: str | None = None
+    post_ffn: str | None = None
+    norm: Literal["layer", "rms"] = "layer"
+    one_plus: bool = False  # the gain is 1 + weight
+
+    @property
+    def norms(self) -> dict[str, str]:
+        """Role -> path of the norms that the decomposition freezes."""
+        roles = {n: getattr(self, n) for n in ("ln1", "ln2", "post_attention", "post_ffn")}
+        return {role: path for role, path in roles.items() if path is not None}

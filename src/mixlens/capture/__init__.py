@@ -1,0 +1,1 @@
+"""Stage 2: text -> tokens -> one pass -> named tensors per layer."""

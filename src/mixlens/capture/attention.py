@@ -1,0 +1,145 @@
+"""The seam: a function in transformers' attention interface that sees query, key, value and mask of every layer.
+
+It computes the output as the model would, keeps references to what it saw, and gives attention weights later and by
+blocks of rows, so that nothing of size head x query x key has to live unless a method asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from mixlens.errors import UnsupportedConfig
+
+NAME = "mixlens"
+RECORDER = "_mixlens_record"  # set on a shadow's attention modules only
+
+# What a layer may hand to the interface besides what is handled below, without a change of the result.
+# `sliding_window` is in the mask already.
+_NO_EFFECT = frozenset(
+    "position_ids use_cache deterministic output_attentions output_hidden_states return_dict cache_position "
+    "sliding_window cu_seq_lens_q cu_seq_lens_k max_length_q max_length_k num_items_in_batch past_key_values "
+    "layer_past cache logits_to_keep".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What one call of the attention interface saw. Axes: batch, head, position, head dimension."""
+
+    q: Tensor
+    k: Tensor  # key-value heads, not repeated
+    v: Tensor
+    mask: Tensor | None  # bool (True: visible) or additive; None: everything, or causal
+    scaling: float
+    softcap: float | None
+    bias: Tensor | None
+    causal: bool
+
+    @property
+    def groups(self) -> int:
+        """Query heads that share a key-value head."""
+        return self.q.shape[1] // self.k.shape[1]
+
+    def weights(self, rows: slice = slice(None)) -> Tensor:
+        """Attention weights (batch, head, row, key) of some query rows, in at least float32."""
+        return torch.softmax(self.logits(rows), -1)
+
+    def logits(self, rows: slice = slice(None)) -> Tensor:
+        """The logits before the softmax, masked with the smallest finite number."""
+        q, k = _wide(self.q[:, :, rows]), repeat_heads(_wide(self.k), self.groups)
+        s = (q @ k.transpose(2, 3)) * self.scaling
+        if self.softcap is not None:
+            s = torch.tanh(s / self.softcap) * self.softcap
+        if self.bias is not None:
+            s = s + _wide(self.bias[..., rows, :])
+        if self.mask is not None and self.mask.dtype != torch.bool:
+            return s + _wide(_rows(self.mask, rows))
+        visible = self.visible(rows)
+        return s if visible is None else s.masked_fill(~visible, torch.finfo(s.dtype).min)
+
+    def visible(self, rows: slice = slice(None)) -> Tensor | None:
+        """Which keys each row may see, (batch or 1, 1, row, key) bool; None: all of them."""
+        if self.mask is not None:
+            m = _rows(self.mask, rows)
+            return m if m.dtype == torch.bool else m > torch.finfo(m.dtype).min / 2
+        if not self.causal:
+            return None
+        i = torch.arange(self.q.shape[2], device=self.q.device)[rows]
+        return (torch.arange(self.k.shape[2], device=self.k.device) <= i[:, None])[None, None]
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """(batch, key-value head, ...) to (batch, head, ...)."""
+    return x if groups == 1 else x.repeat_interleave(groups, 1)
+
+
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Slices of at most `size` that cover range(n)."""
+    for start in range(0, n, max(1, size)):
+        yield slice(start, min(n, start + max(1, size)))
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _rows(mask: Tensor, rows: slice) -> Tensor:
+    return mask[..., rows, :] if mask.shape[-2] > 1 else mask
+
+
+def _forward(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    is_causal: bool | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """The attention interface's function; signature and return value are transformers'."""
+    unknown = sorted(k for k, v in kwargs.items() if v is not None and k not in _NO_EFFECT)
+    if unknown:
+        raise UnsupportedConfig(
+            f"{type(module).__name__} hands {unknown} to its attention, which may change the mathematics and has no "
+            "rule here; load a model or a transformers version without it"
+        )
+    if is_causal is None:
+        is_causal = bool(getattr(module, "is_causal", False))
+    call = Call(
+        q=query,
+        k=key,
+        v=value,
+        mask=attention_mask,
+        scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        softcap=softcap,
+        bias=position_bias,
+        causal=attention_mask is None and is_causal and query.shape[2] > 1,
+    )
+    record = module.__dict__.get(RECORDER)
+    if record is not None:
+        record(call)
+    v = repeat_heads(value, call.groups)
+    if softcap is not None or position_bias is not None:  # torch's fused kernel knows neither
+        out = torch.cat([call.weights(r).to(v.dtype) @ v for r in blocks(query.shape[2], 256)], 2)
+    else:
+        k = repeat_heads(key, call.groups)
+        out = F.scaled_dot_product_attention(
+            query, k, v, attn_mask=attention_mask, scale=call.scaling, is_causal=call.causal
+        )
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(NAME, _forward)
+AttentionMaskInterface.register(NAME, sdpa_mask)  # without a mask form, padding is silently attended

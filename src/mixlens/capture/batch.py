@@ -1,0 +1,66 @@
+"""Texts of several lengths to padded tensors, grouped so that little is padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.capture.text import PER_TOKEN, Tokens
+from mixlens.errors import InputError
+
+
+def buckets(texts: Sequence[Tokens], size: int) -> Iterator[list[int]]:
+    """Indices of the texts, longest first (so that memory shows its worst at once), `size` at a time."""
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[str]) -> dict[str, Tensor]:
+    """Model inputs (text, token), padded on the right, where padding moves no token's position.
+
+    `accepts`: the names that the model's forward takes. Raises InputError for inputs that it would not see.
+    """
+    width = max(len(t) for t in texts)
+    rows = {
+        "input_ids": [(*t.ids, *[pad] * (width - len(t))) for t in texts],
+        "attention_mask": [[1] * len(t) + [0] * (width - len(t)) for t in texts],
+    }
+    for name in PER_TOKEN:
+        if not any(name in t.inputs for t in texts):
+            continue
+        if name not in accepts:
+            # A tokenizer may be made for a sibling (BERT's with DistilBERT): all-zero types say nothing.
+            if any(any(t.inputs.get(name, ())) for t in texts):
+                raise InputError(f"the model takes no {name}, got some that are not 0; leave them out")
+            continue
+        if name == "position_ids" and not all(name in t.inputs for t in texts):
+            raise InputError("expected position_ids for all texts of a batch or for none")
+        rows[name] = [(*t.inputs.get(name, (0,) * len(t)), *[0] * (width - len(t))) for t in texts]
+    return {name: torch.tensor(values, device=device) for name, values in rows.items() if name in accepts}
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the mask lets the rows of one text see. `window`: tokens back, itself included; None: all."""
+
+    causal: bool
+    window: int | None
+    plain: bool  # the mask is exactly that
+
+
+def sight(visible: Tensor | None, n: int) -> Sight:
+    """The `Sight` of a mask (row, key), None being no mask, over a text's first n tokens."""
+    if visible is None or n < 2:
+        return Sight(False, None, True)
+    visible = visible[:n, :n]
+    if bool(visible.triu(1).any()):
+        return Sight(False, None, False)
+    i = torch.arange(n, device=visible.device)
+    width = int(visible[-1].sum())
+    plain = torch.equal(visible, (i <= i[:, None]) & (i > i[:, None] - width))
+    return Sight(True, width if width < n else None, plain)

@@ -1,0 +1,255 @@
+"""Text to tokens: what came in, where each token stands in it, and nothing cut without being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+from mixlens.errors import EmptyInput, InputError, TooLong
+
+Span = tuple[int, int, int]  # which text of a pair, first character, one past the last
+PER_TOKEN = ("token_type_ids", "position_ids")  # inputs with one number a token that go along with the ids
+IGNORED = ("special_tokens_mask", "offset_mapping", "overflow_to_sample_mapping", "length", "labels")
+
+
+class Words(tuple[str, ...]):
+    """One text already split into words: `mixlens.Words(["a", "deep", "film"])`."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One tokenised text, without padding. All tuples are as long as there are tokens."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]  # as the tokenizer names them: "##ing", "Ġfilm", "▁film"
+    special: tuple[bool, ...]  # put there by the tokenizer's template, not by the text
+    text: tuple[str, ...] = ()  # one or two texts; none where token ids came in
+    spans: tuple[Span | None, ...] | None = None  # None for special tokens; None altogether without offsets
+    groups: tuple[int | None, ...] | None = None  # the caller's own words, where a `Words` came in
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # token types, positions
+    dropped: int = 0  # tokens cut off because the caller asked for truncation
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def as_list(data: Any) -> tuple[list[Any], bool]:
+    """The texts in `data`, and whether it was a single one (so that one result goes back)."""
+    if isinstance(data, Mapping):
+        rows = _rows(data)
+        return rows, len(rows) == 1
+    if isinstance(data, (str, Words)):
+        return [data], True
+    if _is_pair(data):
+        return [data], True
+    if hasattr(data, "tolist"):
+        data = data.tolist()
+    if isinstance(data, Sequence) and not isinstance(data, bytes):
+        if len(data) == 0:
+            raise EmptyInput("expected a text or a list of texts, got an empty list; pass at least one text")
+        if all(_is_id(t) for t in data):
+            return [[int(t) for t in data]], True
+        return [row for item in data for row in _item(item)], False
+    raise InputError(
+        "expected a str, a (premise, hypothesis) tuple, mixlens.Words([...]), a list of token ids, a mapping of "
+        f"model inputs or a list of those, got {type(data).__name__}"
+    )
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(t, str) for t in value)
+
+
+def _item(item: Any) -> list[Any]:
+    """A text of a list; a list or tuple in it is token ids or a pair, never taken apart into texts."""
+    if isinstance(item, (list, tuple)) and not (isinstance(item, Words) or _is_pair(item) or all(map(_is_id, item))):
+        raise InputError(
+            f"expected texts in a list, got a {type(item).__name__} in it: {item!r:.60}; "
+            "a pair is a tuple of two str, split words go in mixlens.Words([...])"
+        )
+    return as_list(item)[0]
+
+
+def encode(data: Any, tokenizer: Any, limit: int | None = None, truncate: bool = False) -> Tokens:
+    """One text (see `as_list`) to `Tokens`.
+
+    `limit` is the number of positions of the model; a longer text is a `TooLong` error unless `truncate`.
+    Raises EmptyInput, TooLong or InputError.
+    """
+    if isinstance(data, (Mapping, list)):
+        tokens = _from_ids(data, tokenizer)
+        if truncate and limit is not None and len(tokens) > limit:
+            raise InputError(f"token ids are never cut: got {len(tokens)}, the model takes {limit}; cut them yourself")
+    else:
+        if tokenizer is None:
+            raise InputError("a text needs a tokenizer: mixlens.load(model, tokenizer), or pass a list of token ids")
+        tokens = _from_text(data, tokenizer, None)
+        if truncate and limit is not None and len(tokens) > limit:
+            cut = _from_text(data, tokenizer, limit)
+            tokens = Tokens(**{**vars(cut), "dropped": len(tokens) - len(cut)})
+    if limit is not None and len(tokens) > limit:
+        raise TooLong(
+            f"expected at most {limit} tokens (the model's positions), got {len(tokens)}; shorten the text, "
+            "or pass truncate=True and read the number of dropped tokens in the result's meta"
+        )
+    return tokens
+
+
+def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
+    if isinstance(data, str):
+        text, args = (data,), (data,)
+    elif isinstance(data, Words):
+        if not all(isinstance(w, str) and w.strip() for w in data):
+            raise EmptyInput("every word of mixlens.Words must be a non-empty str")
+        text, args = (" ".join(data),), (list(data),)
+    elif _is_pair(data):
+        text, args = tuple(data), tuple(data)
+    else:
+        raise InputError(f"expected a str, a pair of str or mixlens.Words, got {type(data).__name__}: {data!r:.80}")
+    if not all(t.strip() for t in text) or not text[0]:
+        raise EmptyInput("expected a text with at least one token, got an empty one; nothing can be explained")
+    if any("\ud800" <= c <= "\udfff" for t in text for c in t):
+        raise InputError("expected a text of whole characters, got half of a surrogate pair; decode the text again")
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    split = isinstance(data, Words)
+    if split and not fast:
+        raise InputError("mixlens.Words needs a fast tokenizer; pass the text as a str")
+    try:
+        coded = tokenizer(
+            *args,
+            padding=False,
+            truncation=limit is not None,
+            max_length=limit,
+            is_split_into_words=split,
+            return_special_tokens_mask=True,
+            return_offsets_mapping=fast,
+            verbose=False,
+        )
+    except AssertionError as error:  # byte-level BPE without a prefix space cannot take split words
+        raise InputError(f"the tokenizer refuses split words ({error}); load it with add_prefix_space=True") from None
+    ids = tuple(coded["input_ids"])
+    pieces = tuple(tokenizer.convert_ids_to_tokens(list(ids)))
+    special = tuple(bool(s) for s in coded["special_tokens_mask"])
+    spans = groups = None
+    if fast:
+        where = coded.sequence_ids(0)
+        word = coded.word_ids(0)
+        offset = _starts(data) if split else []
+        starts = [offset[w] if split and w is not None else 0 for w in word]
+        spans = tuple(
+            None if seq is None else _trim(piece, text[seq], seq, a + at, b + at)
+            for piece, seq, at, (a, b) in zip(pieces, where, starts, coded["offset_mapping"], strict=True)
+        )
+        groups = tuple(word) if split else None
+    _refuse_empty(ids, special, [s[0] for s in spans if s] if spans else None, len(text), tokenizer)
+    return Tokens(
+        ids=ids,
+        pieces=pieces,
+        special=special,
+        text=text,
+        spans=spans,
+        groups=groups,
+        inputs={k: tuple(coded[k]) for k in PER_TOKEN if k in coded},
+    )
+
+
+def _starts(words: Words) -> list[int]:
+    at, out = 0, []
+    for w in words:
+        out.append(at)
+        at += len(w) + 1
+    return out
+
+
+def _trim(piece: str, text: str, seq: int, start: int, end: int) -> Span:
+    """Byte-level and SentencePiece tokens carry the blank before the word: the span does not."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if not piece.strip("\u0120\u2581") and not set(piece) & set(text[start:end]):
+        end = start  # a blank that the tokenizer put in front of the text; it says the first character's place
+    return seq, start, end
+
+
+def _refuse_empty(
+    ids: tuple[int, ...], special: tuple[bool, ...], seen: list[int] | None, texts: int, tokenizer: Any
+) -> None:
+    real = [i for i, s in zip(ids, special, strict=True) if not s]
+    if not real or (seen is not None and set(seen) != set(range(texts))):
+        raise EmptyInput(
+            "expected at least one token of every text, got none (only special tokens or blanks); "
+            "nothing can be explained"
+        )
+    unk = getattr(tokenizer, "unk_token_id", None)
+    if unk is not None and all(i == unk for i in real):
+        raise InputError(
+            f"the tokenizer knows no part of this text: all {len(real)} tokens are {tokenizer.unk_token}; "
+            "is it the tokenizer of this model and language?"
+        )
+
+
+def _from_ids(data: Any, tokenizer: Any) -> Tokens:
+    inputs = data if isinstance(data, Mapping) else {"input_ids": data}
+    if not all(_is_id(i) for i in inputs["input_ids"]):
+        raise InputError(f"expected token ids (whole numbers), got {list(inputs['input_ids'])!r:.80}")
+    ids = tuple(int(i) for i in inputs["input_ids"])
+    if not ids:
+        raise EmptyInput("expected at least one token id, got none")
+    if min(ids) < 0:
+        raise InputError(f"expected token ids of 0 or more, got {min(ids)}")
+    known = set(getattr(tokenizer, "all_special_ids", ()) or ())
+    known -= {getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)}
+    pad = getattr(tokenizer, "pad_token_id", None)
+    if pad is not None and all(i == pad for i in ids):
+        raise EmptyInput(f"expected at least one real token, got only padding ({pad})")
+    pieces = tokenizer.convert_ids_to_tokens(list(ids)) if tokenizer is not None else [str(i) for i in ids]
+    return Tokens(
+        ids=ids,
+        pieces=tuple(p if p is not None else str(i) for p, i in zip(pieces, ids, strict=True)),
+        special=tuple(i in known for i in ids),
+        inputs={k: tuple(int(v) for v in inputs[k]) for k in PER_TOKEN if k in inputs},
+    )
+
+
+def _rows(data: Mapping[str, Any]) -> list[dict[str, list[int]]]:
+    """A mapping of model inputs, padded on either side, to one dict of unpadded lists a text."""
+    if data.get("input_ids") is None:
+        raise InputError(f"expected a mapping with 'input_ids', got the keys {sorted(data)}")
+    unknown = [k for k in data if k not in ("input_ids", "attention_mask", *PER_TOKEN, *IGNORED)]
+    if unknown:
+        raise InputError(
+            f"expected input_ids, attention_mask, {', '.join(PER_TOKEN)}, got also {unknown}; "
+            "remove them, or explain token ids alone"
+        )
+    table = {k: _two(data[k], k) for k in ("input_ids", "attention_mask", *PER_TOKEN) if data.get(k) is not None}
+    lengths = [len(row) for row in table["input_ids"]]
+    for key, value in table.items():
+        if [len(row) for row in value] != lengths:
+            raise InputError(f"expected '{key}' as long as 'input_ids' ({lengths}), got {[len(row) for row in value]}")
+    rows = []
+    for b in range(len(table["input_ids"])):
+        row = {k: v[b] for k, v in table.items()}
+        mask = row.pop("attention_mask", [1] * len(row["input_ids"]))
+        kept = [i for i, m in enumerate(mask) if m]
+        if kept and kept[-1] - kept[0] + 1 != len(kept):
+            raise InputError(f"expected padding at one side only, got the attention mask {mask}")
+        rows.append({k: [v[i] for i in kept] for k, v in row.items()})
+    return rows
+
+
+def _two(value: Any, name: str) -> list[list[int]]:
+    try:
+        value = value.tolist() if hasattr(value, "tolist") else list(value)
+    except TypeError:
+        raise InputError(f"expected '{name}' as a list or tensor of numbers, got {type(value).__name__}") from None
+    value = [value] if not value or not isinstance(value[0], (list, tuple)) else [list(v) for v in value]
+    if value[0] and isinstance(value[0][0], (list, tuple)):
+        raise InputError(f"expected '{name}' with the axes (text, token) or (token,), got more")
+    return value

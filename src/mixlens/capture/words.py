@@ -1,0 +1,105 @@
+"""Tokens to words, by their place in the raw text (no tokenizer has to be asked)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import regex
+
+from mixlens.capture.text import Tokens
+from mixlens.errors import InputError
+
+# A word: one ideograph, or letters and figures (with marks, joiners, inner apostrophes, inner points between figures),
+# or one user-perceived character of anything else, so that an emoji of several code points is one. The scripts that
+# are written without blanks are taken out of the letters, or a Latin name would swallow the ideographs behind it.
+_ALONE = r"\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}"
+_INNER = rf"[[\p{{L}}\p{{M}}\p{{N}}_\u200c\u200d]--[{_ALONE}]]+"
+_WORD = regex.compile(
+    rf"[{_ALONE}][\p{{M}}ー]*"
+    rf"|{_INNER}(?:(?:['\u2019](?=\p{{L}})|(?<=\p{{N}})[.,](?=\p{{N}})){_INNER})*"
+    r"|(?!\s)\X",
+    regex.VERSION1,
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A word of the text, or one special token: `indices` are its tokens."""
+
+    text: str
+    indices: tuple[int, ...]
+    segment: int | None = None
+    start: int | None = None
+    end: int | None = None
+    special: bool = False
+
+
+def units(tokens: Tokens) -> tuple[Unit, ...]:
+    """The words of a tokenised text in reading order; special tokens stand alone.
+
+    Pieces are put together when one word of the raw text holds them, or when they share a character (a byte-split
+    character is one unit). A token of blanks alone goes with the word behind it, as the blank of `"Ġfilm"` does (at
+    the end of a text with the last word). Raises InputError without offsets.
+    """
+    if tokens.spans is None:
+        raise InputError(
+            "words need offsets into a text: explain a str with a fast tokenizer, not token ids or a slow tokenizer"
+        )
+    homes = [_homes(text) for text in tokens.text]
+    out: list[list[int]] = []
+    blank: list[int] = []
+    last: tuple[int, int] | None = None  # segment and the last word touched
+    reach = -1
+    for i, span in enumerate(tokens.spans):
+        if blank and (span is None or tokens.spans[blank[0]][0] != span[0]):  # type: ignore[index]
+            _close(out, blank, joins=last is not None and last[0] == tokens.spans[blank[0]][0])  # type: ignore[index]
+            blank = []
+        if span is None:
+            out.append([i])
+            last, reach = None, -1
+            continue
+        seg, start, end = span
+        if tokens.groups is not None:
+            first = final = tokens.groups[i] or 0
+        elif start == end:
+            blank.append(i)
+            continue
+        else:
+            covered = homes[seg][start:end]
+            first, final = covered[0], covered[-1]
+        same = last is not None and last[0] == seg
+        if last is not None and same and (last[1] == first or (tokens.groups is None and start < reach)):
+            out[-1] += [*blank, i]
+        else:
+            out.append([*blank, i])
+        blank = []
+        last, reach = (seg, final), max(end, reach if same else -1)
+    if blank:
+        _close(out, blank, joins=last is not None and last[0] == tokens.spans[blank[0]][0])  # type: ignore[index]
+    return tuple(_unit(tokens, indices) for indices in out)
+
+
+def _close(out: list[list[int]], blank: list[int], joins: bool) -> None:
+    """Blanks with no word behind them: to the word before, or alone where a text has no word."""
+    if joins:
+        out[-1] += blank
+    else:
+        out.append(list(blank))
+
+
+def _unit(tokens: Tokens, indices: list[int]) -> Unit:
+    spans = [s for i in indices if tokens.spans and (s := tokens.spans[i]) is not None]
+    if not spans:
+        return Unit(tokens.pieces[indices[0]], tuple(indices), special=tokens.special[indices[0]])
+    seen = [s for s in spans if s[1] < s[2]] or spans  # blanks count, but don't widen the word
+    seg, start, end = seen[0][0], min(s[1] for s in seen), max(s[2] for s in seen)
+    return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end)
+
+
+def _homes(text: str) -> list[int]:
+    """The number of the word that holds each character (-1 for blanks)."""
+    home, word = [-1] * len(text), -1
+    for match in _WORD.finditer(text):
+        word += 1
+        home[match.start() : match.end()] = [word] * (match.end() - match.start())
+    return home

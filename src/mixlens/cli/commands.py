@@ -1,0 +1,164 @@
+"""The verbs and their options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import mixlens
+from mixlens.cli import running
+from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, texts_of
+from mixlens.cli.output import check_tables, deliver, facts_tables, show
+from mixlens.cli.running import load, progress, reported
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Which tokens a Transformer mixes, and which of them made it decide.",
+)
+
+Model = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded sentiment model."),
+]
+Method = Annotated[str | None, typer.Option(metavar="NAME", help="See `mixlens methods`.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),
+]
+Pair = Annotated[str | None, typer.Option(metavar="TEXT", help="The second text of a sentence pair.")]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs no network.")]
+Picture = Annotated[
+    Path | None, typer.Option("--png", "--plot", metavar="FILE", help="Write a picture: .png, .svg or .pdf.")
+]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
+Save = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file for mixlens.read().")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def main() -> None:
+    """Run the command line (the console script)."""
+    app(prog_name="mixlens")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mixlens {mixlens.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None: ...
+
+
+@app.command()
+def explain(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="One or several texts, each in quotes.")],
+    model: Model = None,
+    method: Method = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="A label or token, or its number; default: the prediction.")
+    ] = None,
+    foil: Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")] = None,
+    pair: Pair = None,
+    truncate: Truncate = False,
+    option: Settings = None,
+    html: Html = None,
+    png: Picture = None,
+    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write coloured text for LaTeX.")] = None,
+    json_file: Json = None,
+    save: Save = None,
+    debug: Debug = False,
+) -> None:
+    """Which tokens made the model decide?
+
+    mixlens explain "a deep and meaningful film." --html film.html --png film.png
+    """
+    options = settings_of(option)
+    data = texts_of(texts, pair)
+    files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
+    check_folders(*files.values(), json_file)
+    if method is not None:
+        options["method"] = method
+    if target is not None or foil is not None:
+        options["target"] = mixlens.Target(target, foil=foil)
+    with reported(debug):
+        with progress("loading the model") as line:
+            lens = load(model)
+            line.stage("explaining")
+            results = lens.attribute(data, truncate=truncate, progress=line.report, **options)
+        deliver(results, files, json_file)
+
+
+@app.command("map")
+def map_(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes.")],
+    model: Model = None,
+    method: Method = None,
+    pair: Pair = None,
+    truncate: Truncate = False,
+    rollout: Annotated[bool, typer.Option("--rollout", help="Aggregate layers 0 to l by rollout.")] = False,
+    row: Annotated[
+        str | None, typer.Option(metavar="N", help="Draw one query row, layer x token; 'max' is the largest.")
+    ] = None,
+    option: Settings = None,
+    html: Html = None,
+    png: Picture = None,
+    json_file: Json = None,
+    save: Save = None,
+    debug: Debug = False,
+) -> None:
+    """How much of each token goes into each other token, layer by layer?
+
+    mixlens map "a deep and meaningful film." --method alti --png maps.png
+    """
+    options = settings_of(option)
+    data = texts_of([text], pair)
+    files = {"to_html": html, "plot": picture(png), "save": save}
+    query = row_of(row, png)
+    check_folders(*files.values(), json_file)
+    if method is not None:
+        options["method"] = method
+    with reported(debug):
+        with progress("loading the model") as line:
+            lens = load(model)
+            line.stage("mapping")
+            maps: Any = lens.mixing(data, truncate=truncate, progress=line.report, **options)
+            if rollout:
+                maps = maps.rollout()
+        deliver(maps, files, json_file, row=query)
+
+
+@app.command()
+def check(
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Folder or hub id.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Does the decomposition add up to the model's own numbers, layer by layer? Exit code 1 if not."""
+    with reported(debug), progress("checking the model"):
+        report = running.check(model)
+    show(*check_tables(report))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def methods(
+    json_out: Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")] = False,
+    debug: Debug = False,
+) -> None:
+    """What there is, with what holds of each method and where it comes from."""
+    with reported(debug):
+        facts = mixlens.methods()
+    if json_out:
+        typer.echo(json.dumps(facts, indent=2))
+    else:
+        show(*facts_tables(facts))

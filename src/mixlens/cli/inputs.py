@@ -1,0 +1,62 @@
+"""What was typed, as the library takes it. Anything wrong is a usage error, before any work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+PICTURES = (".png", ".svg", ".pdf")
+NOT_OPTIONS = ("method", "target", "truncate", "progress")
+
+
+def texts_of(texts: Sequence[str], pair: str | None) -> Any:
+    """One text, a pair, or a list of texts."""
+    if pair is not None and len(texts) != 1:
+        raise typer.BadParameter(f"--pair goes with one TEXT, got {len(texts)}; is the text in quotes?")
+    return (texts[0], pair) if pair is not None else texts[0] if len(texts) == 1 else list(texts)
+
+
+def row_of(word: str | None, png: Path | None) -> int | str | None:
+    """The query row of the picture: its number, or "max"."""
+    if word is not None and png is None:
+        raise typer.BadParameter("--row chooses what --png draws; add --png FILE")
+    if word is None or word == "max":
+        return word
+    try:
+        return int(word)
+    except ValueError:
+        raise typer.BadParameter(f"--row takes the number of a token or 'max', got '{word}'") from None
+
+
+def settings_of(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """`["p=1", "distance=cosine"]` as keyword arguments."""
+    settings: dict[str, Any] = {}
+    for item in pairs or ():
+        key, sign, value = item.partition("=")
+        if not sign or not key.isidentifier():
+            raise typer.BadParameter(f"--option takes KEY=VALUE, got '{item}'")
+        if key in NOT_OPTIONS:
+            raise typer.BadParameter(f"'{key}' is no option of a method; use --{key}")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return settings
+
+
+def picture(path: Path | None) -> Path | None:
+    """A file name whose ending says the format."""
+    if path is not None and path.suffix.lower() not in PICTURES:
+        raise typer.BadParameter(f"--png takes a file that ends in {', '.join(PICTURES)}, got '{path}'")
+    return path
+
+
+def check_folders(*paths: Path | None) -> None:
+    """Before the work, not after it."""
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise typer.BadParameter(f"the folder of '{path}' does not exist; make it first")

@@ -1,0 +1,113 @@
+"""Results out: the terminal, files, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mixlens.cli.running import note, progress
+from mixlens.files import write_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from mixlens.results import Attribution, LayerMaps
+    from mixlens.selfcheck import Check
+
+STDOUT = Path("-")
+
+
+def deliver(results: Any, files: dict[str, Path | None], json_file: Path | None, **plot: Any) -> None:
+    """Print the results, unless JSON goes to standard output, and write the files.
+
+    `files`: the results' method that writes -> where. Several results are numbered: film-1.html, film-2.html.
+    """
+    several = isinstance(results, list)
+    rows: Sequence[Attribution | LayerMaps] = results if several else [results]
+    if json_file != STDOUT:
+        show(*rows)
+    written = []
+    with progress("writing"):
+        for number, result in enumerate(rows, start=1):
+            for write, path in files.items():
+                if path is not None:
+                    path = path.with_stem(f"{path.stem}-{number}") if several else path
+                    getattr(result, write)(path, **(plot if write == "plot" else {}))
+                    written.append(path)
+        if json_file is not None:
+            plain = [_json(result.to_dict()) for result in rows]
+            text = "[" + ",\n".join(plain) + "]\n" if several else plain[0] + "\n"
+            if json_file != STDOUT:
+                write_text(json_file, text)
+                written.append(json_file)
+    for path in written:
+        note(f"wrote {path}")
+    if json_file == STDOUT:
+        typer.echo(text.encode(), nl=False)
+
+
+def _json(data: dict[str, Any]) -> str:
+    """A line a key: short enough to look at, and plain JSON."""
+    lines = (f'"{key}": {json.dumps(value, ensure_ascii=False, allow_nan=False)}' for key, value in data.items())
+    return "{" + ",\n ".join(lines) + "}"
+
+
+def show(*things: Any) -> None:
+    """Print results, tables or lines to standard output."""
+    from rich.console import Console
+
+    console = Console()
+    for thing in things:
+        console.print(thing)
+
+
+def check_tables(report: Check) -> Iterator[Table | Text]:
+    """The residuals of every layer, the verdict, and what the model supports."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("layer", "sum of terms", "finish", "norms", title=Text(f"{report.model} ({report.architecture})"))
+    for found in report.layers:
+        numbers = (found.sum_of_terms, found.finish, found.norms)
+        styles = ("bold red" if not x <= report.tolerance else "" for x in numbers)
+        table.add_row(str(found.layer), *(Text(f"{x:.1e}", style) for x, style in zip(numbers, styles, strict=True)))
+    yield table
+    yield Text(
+        f"{'passed' if report.passed else 'FAILED'}: at most {report.worst:.1e} off the model's own numbers "
+        f"(tolerance {report.tolerance:.1e}), whole pass {report.reference:.1e} ({report.reference_tolerance:.1e})"
+    )
+    table = Table("method", "supported")
+    for name, reason in report.supports.items():
+        table.add_row(name, Text("yes" if reason is None else f"no: {reason}"))
+    yield table
+
+
+def facts_tables(facts: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
+    """A table a stage, a row a method, and what the costs mean."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = {
+        "mixing": ("name", "rows_sum_to_one", "holds_residual", "needs", "cite"),
+        "aggregate": ("name", "summary", "cite"),
+        "attribute": ("name", "signed", "class_specific", "needs", "cite"),
+    }
+    for stage, keys in columns.items():
+        table = Table(*(key.replace("_", " ") for key in keys), title=stage, title_justify="left", box=SIMPLE)
+        for fact in facts:
+            if fact["stage"] == stage:
+                table.add_row(*(Text(_cell(fact[key])) for key in keys))
+        table.columns[0].no_wrap = True
+        yield table
+    for needs, cost in {fact["needs"]: fact["cost"] for fact in facts if fact["needs"]}.items():
+        yield Text(f"{needs}: {cost}")
+
+
+def _cell(value: Any) -> str:
+    return {True: "yes", False: "no", None: ""}.get(value, str(value))

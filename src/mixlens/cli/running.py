@@ -1,0 +1,111 @@
+"""Around the work: quiet loading, progress, errors on one line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+import mixlens
+
+if TYPE_CHECKING:
+    from mixlens.lens import Lens
+    from mixlens.selfcheck import Check
+
+DELAY = 1.0  # seconds of work before progress shows
+
+
+def note(line: str) -> None:
+    """A line on standard error."""
+    typer.echo(line, err=True)
+
+
+def load(model: str | None) -> Lens:
+    """The lens on a folder, a hub id or the embedded default."""
+    _quiet()
+    return mixlens.load(model)
+
+
+def check(model: str | None) -> Check:
+    """The self-check of a model, which `load` would refuse if it fails."""
+    _quiet()
+    from mixlens.architectures import spec_for
+    from mixlens.embedded import load_default
+    from mixlens.loading import load_pretrained
+    from mixlens.selfcheck import self_check
+
+    loaded, _ = load_pretrained(model) if model is not None else load_default()
+    return self_check(loaded, spec_for(loaded.config), model or "the embedded default")
+
+
+def _quiet() -> None:
+    """No bars and no advice while transformers loads."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+@contextmanager
+def reported(debug: bool) -> Iterator[None]:
+    """Any error becomes one line on standard error and exit code 1; `debug` lets the traceback through."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except (mixlens.errors.MixlensError, OSError) as error:
+        if debug:
+            raise
+        note("error: " + " ".join(str(error).split()))
+        raise typer.Exit(1) from None
+    except Exception as error:
+        if debug:
+            raise
+        note(f"error: unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows where)")
+        raise typer.Exit(1) from None
+
+
+class Progress:
+    """A line on a terminal's standard error, from the first second of work on."""
+
+    def __init__(self, what: str) -> None:
+        from rich import progress as columns
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.bar = columns.Progress(
+            columns.SpinnerColumn(),
+            columns.TextColumn("{task.description}"),
+            columns.BarColumn(),
+            columns.TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task(what, total=None)
+        self.timer = threading.Timer(DELAY, self.bar.start)
+        self.timer.daemon = True
+
+    def stage(self, what: str) -> None:
+        """Begin the next piece of work."""
+        self.bar.reset(self.task, total=None, description=what)
+
+    def report(self, done: int, total: int) -> None:
+        """Layers done, of how many."""
+        self.bar.update(self.task, completed=done, total=total)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Progress]:
+    """Show progress while the body runs; the body prints nothing."""
+    line = Progress(what)
+    line.timer.start()
+    try:
+        yield line
+    finally:
+        line.timer.cancel()
+        line.timer.join()
+        line.bar.stop()

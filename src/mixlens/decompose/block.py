@@ -1,0 +1,124 @@
+"""Block: one layer of one pass, taken apart. Three primitives: terms, (their) norms, and `finish`."""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import Spec, submodule
+from mixlens.capture.attention import Call
+from mixlens.capture.run import LayerPass
+from mixlens.decompose.linear import Frozen, matrix
+from mixlens.decompose.terms import Terms
+from mixlens.errors import Undefined
+
+Stage = Literal["attention", "residual", "ln1", "ln2"]
+STAGES: tuple[Stage, ...] = ("attention", "residual", "ln1", "ln2")
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class Block:
+    """One layer of one pass. Hidden states are (batch, position, dim), in at least float32.
+
+    `x` the layer's input, `attn` the output projection's real output (bias in), `y` the layer's real output.
+    """
+
+    def __init__(self, spec: Spec, seen: LayerPass) -> None:
+        assert seen.attn is not None and seen.y is not None
+        self.spec, self.index = spec, seen.index
+        half = seen.x.dtype in _HALF
+        self.module = copy.deepcopy(seen.module).float() if half else seen.module
+        (call,) = seen.calls
+        self.call: Call = call
+        self.x, self.attn, self.y = (t.float() if half else t for t in (seen.x, seen.attn, seen.y))
+        self.norms = {r: tuple(t.float() if half else t for t in pair) for r, pair in seen.norms.items()}
+        self.values = call.v.float() if half else call.v
+
+    @cached_property
+    def output(self) -> tuple[Tensor, Tensor | None]:
+        """W_O as (head, head dim, dim), and b_O (dim,) or None."""
+        heads, width = self.call.q.shape[1], self.values.shape[-1]
+        weight, bias = matrix(submodule(self.module, self.spec.out), heads * width)
+        return weight.T.reshape(heads, width, -1), bias
+
+    def norm(self, role: str) -> Frozen:
+        """The frozen form of the norm that plays `role`."""
+        return Frozen(submodule(self.module, self.spec.norms[role]), self.spec.norm, self.spec.one_plus)
+
+    def scale(self, role: str) -> Tensor:
+        """1 / standard deviation that the norm `role` met in this pass, (batch, position)."""
+        return self.norm(role).scale(self.norms[role][0])
+
+    def has(self, stage: Stage) -> bool:
+        """Whether the layer has this stage: `ln1` and `ln2` only where norms follow the residual sums (post-LN)."""
+        return stage in ("attention", "residual") or self.spec.order == "post"
+
+    def terms(self, stage: Stage) -> Terms:
+        """The terms of the attention sub-block at a stage of the layer (value bias in, output bias and LN beta out).
+
+        attention: sum_h alpha_ij^h W_O^h v_j^h;  residual: plus x_i at i = j;  ln1, ln2: through the frozen norms.
+        A norm between sub-block and residual (Gemma 2) is frozen and applied from `residual` on. Raises Undefined.
+        """
+        if not self.has(stage):
+            raise Undefined(
+                f"expected a post-LN layer for the stage '{stage}', got a {self.spec.order}-LN one: no norm follows "
+                "its residual sum"
+            )
+        projection, own, scale = self.output[0], None, None
+        if stage != "attention":
+            own = self.x
+            if "post_attention" in self.norms:
+                projection = self.norm("post_attention").linear(projection)
+                scale = self.scale("post_attention")
+        for role in ("ln1", "ln2")[: max(0, STAGES.index(stage) - 1)]:
+            norm, factor = self.norm(role), self.scale(role)
+            assert own is not None
+            projection, own = norm.linear(projection), norm.linear(own) * factor[..., None]
+            scale = factor if scale is None else scale * factor
+        return Terms(self.call, self.values, projection, scale, own)
+
+    def result(self, stage: Stage) -> Tensor:
+        """The real vector at a stage, biases in: what the terms explain. (batch, position, dim)."""
+        if stage == "attention":
+            return self.attn
+        if stage == "residual":
+            return self.x + (self.norms["post_attention"][1] if "post_attention" in self.norms else self.attn)
+        return self.norms[stage][1]
+
+    def finish(self, attn: Tensor) -> Tensor:
+        """The rest of the layer from an output-projection output (b_O in, before any post-norm and the residual).
+
+        `attn` (batch, position, dim) or with one more axis before dim: (batch, position, any, dim).
+        """
+        x = self.x if attn.ndim == self.x.ndim else self.x.unsqueeze(-2)
+        a = x + (self._module("post_attention")(attn) if "post_attention" in self.norms else attn)
+        if self.spec.order == "post":
+            b = self._module("ln1")(a)
+            return self._module("ln2")(b + self.ffn(b))
+        if self.spec.order == "pre":
+            return a + self.ffn(self._module("ln2")(a))
+        return a + self.ffn(self._module("ln2")(x))
+
+    def ffn(self, t: Tensor) -> Tensor:
+        """The feed-forward network with the norm behind it, if any."""
+        ffn = self.spec.ffn
+        return self.after_up(*(submodule(self.module, up)(t) for up in ffn.up))
+
+    def after_up(self, *hidden: Tensor) -> Tensor:
+        """The feed-forward network from the outputs of its first maps on."""
+        ffn = self.spec.ffn
+        if ffn.fused:
+            hidden = hidden[0].chunk(2, -1)
+        h = submodule(self.module, ffn.act)(hidden[0])
+        if len(hidden) == 2:
+            h = h * hidden[1]
+        out = submodule(self.module, ffn.down)(h)
+        return self._module("post_ffn")(out) if "post_ffn" in self.norms else out
+
+    def _module(self, role: str) -> torch.nn.Module:
+        module: torch.nn.Module = submodule(self.module, self.spec.norms[role])
+        return module

@@ -1,0 +1,55 @@
+"""The three-way self-check of a layer, each against the model's own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mixlens.decompose.block import Block
+
+TIMES_EPS = 50  # seen on right specs: up to 5.4
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """Largest differences of one layer, relative to the largest real value."""
+
+    layer: int
+    sum_of_terms: float  # sum of the terms + b_O against the output projection's output
+    finish: float  # `finish` of that output against the layer's output
+    norms: float  # frozen affine forms against the norms' outputs
+
+    @property
+    def worst(self) -> float:
+        """The largest of the three."""
+        return max(self.sum_of_terms, self.finish, self.norms)
+
+
+def residuals(block: Block) -> LayerCheck:
+    """How far the decomposition of a layer (without padding) is from what the layer did."""
+    total = torch.zeros_like(block.attn)
+    for rows, _, t in block.terms("attention").chunks():
+        total[:, rows] += t.sum(2)
+    bias = block.output[1]
+    total = total if bias is None else total + bias
+    norms = [_relative(block.norm(role).apply(before), after) for role, (before, after) in block.norms.items()]
+    return LayerCheck(
+        layer=block.index,
+        sum_of_terms=_relative(total, block.attn),
+        finish=_relative(block.finish(block.attn), block.y),
+        norms=max(norms, default=0.0),
+    )
+
+
+def tolerance(block: Block, dtype: torch.dtype) -> float:
+    """50 eps of the model's dtype; of float32 where norms or softmax are computed in float32 whatever the dtype."""
+    if block.spec.norm == "rms" and dtype == torch.float64:
+        dtype = torch.float32
+    return TIMES_EPS * torch.finfo(dtype).eps
+
+
+def _relative(got: Tensor, real: Tensor) -> float:
+    worst = (got - real).abs().max() / real.abs().max().clamp_min(torch.finfo(real.dtype).tiny)
+    return float(worst) if torch.isfinite(worst) else float("inf")

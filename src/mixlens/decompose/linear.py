@@ -1,0 +1,72 @@
+"""Linear maps and norms of a layer, as plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+
+def matrix(module: nn.Module, width: int) -> tuple[Tensor, Tensor | None]:
+    """Weight (out, in) and bias of a linear map that reads vectors of `width`.
+
+    A module of another class (a LoRA wrapper, a quantised map) is asked with the unit vectors; whether it is linear
+    at all is the self-check's business.
+    """
+    if type(module) is nn.Linear:
+        return module.weight, module.bias
+    weight = getattr(module, "weight", None)
+    if type(module).__name__ == "Conv1D" and weight is not None:  # transformers' (in, out) layout
+        return weight.T, module.bias
+    like = next(module.parameters())
+    dtype = like.dtype if like.is_floating_point() else torch.float32
+    zero = module(torch.zeros(1, width, dtype=dtype, device=like.device))
+    unit = module(torch.eye(width, dtype=dtype, device=like.device))
+    return (unit - zero).T, zero[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen:
+    """A norm with its scale frozen at the actual vector: `scale * linear(u) + bias`."""
+
+    module: nn.Module
+    kind: Literal["layer", "rms"]
+    one_plus: bool
+
+    @property
+    def gain(self) -> Tensor | None:
+        weight = getattr(self.module, "weight", None)
+        return weight + 1 if weight is not None and self.one_plus else weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return getattr(self.module, "bias", None)
+
+    @property
+    def eps(self) -> float:
+        """Inside the square root, where the model itself puts it."""
+        eps = getattr(self.module, "eps", getattr(self.module, "variance_epsilon", None))
+        return float(eps) if eps is not None else 0.0
+
+    def scale(self, actual: Tensor) -> Tensor:
+        """1 / standard deviation (or root mean square) of the actual vectors (..., dim) -> (...)."""
+        spread = actual.var(-1, unbiased=False) if self.kind == "layer" else actual.pow(2).mean(-1)
+        return (spread + self.eps).rsqrt()
+
+    def linear(self, u: Tensor) -> Tensor:
+        """The linear part without the scale, on the last axis."""
+        if self.kind == "layer":
+            u = u - u.mean(-1, keepdim=True)
+        return u if self.gain is None else u * self.gain
+
+    def transpose(self, w: Tensor) -> Tensor:
+        """Rows of weights w (..., dim) that read this norm's output, made to read its input: w @ linear(u)."""
+        w = w if self.gain is None else w * self.gain
+        return w - w.mean(-1, keepdim=True) if self.kind == "layer" else w
+
+    def apply(self, actual: Tensor) -> Tensor:
+        """The whole frozen form at the actual vector: what the norm itself gives."""
+        out = self.linear(actual) * self.scale(actual)[..., None]
+        return out if self.bias is None else out + self.bias

@@ -1,0 +1,97 @@
+"""What a layer would give if one token's value vector were zero, for every query and token (Value Zeroing).
+
+With z_ij = sum_h alpha_ij^h W_O^h v_j^h, zeroing v_j moves the sub-block's output of token i from attn_i to
+attn_i - z_ij; everything behind it is run again. The first map of the feed-forward network is linear but for one
+scale a vector, so z_ij goes through it as H head vectors of token j instead of n^2 full vectors; only the activation
+and the second map see n^2 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import submodule
+from mixlens.capture.attention import blocks
+from mixlens.decompose.block import Block
+from mixlens.decompose.linear import matrix
+from mixlens.decompose.terms import Terms
+
+STEP_BYTES = 24 << 20  # hidden activations of one step
+
+
+def zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
+    """`(rows, keys, outputs)`: the layer outputs (batch, row, key, dim) of rows i with the value of token j zeroed."""
+    if block.spec.order == "parallel" and "post_attention" not in block.norms:
+        for rows, keys, z in block.terms("attention").chunks():  # the FFN does not read the attention's output
+            yield rows, keys, block.y[:, rows, None] - z
+    elif block.spec.order == "parallel" or "post_attention" in block.norms:
+        yield from zeroed_plainly(block)
+    else:
+        yield from _zeroed(block)
+
+
+def zeroed_plainly(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
+    """The same without any rearrangement: `finish` on every changed vector."""
+    for keys, z in _by_key(block.terms("attention")):
+        full = slice(0, z.shape[1])
+        yield full, keys, block.finish(block.attn[:, :, None] - z)
+
+
+def _by_key(terms: Terms) -> Iterator[tuple[slice, Tensor]]:
+    batch, _, n, dim = terms.shape
+    alpha = terms.call.weights()
+    for keys in blocks(n, STEP_BYTES // (batch * n * dim * alpha.element_size())):
+        yield keys, torch.einsum("bhik,bkhd->bikd", alpha[..., keys], terms.head_vectors(keys))
+
+
+def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
+    role = "ln1" if block.spec.order == "post" else "ln2"  # the norm in front of the FFN
+    norm, before = block.norm(role), block.norms[role][0]
+    norm_module = submodule(block.module, block.spec.norms[role])
+    last = submodule(block.module, block.spec.norms["ln2"]) if block.spec.order == "post" else None
+    terms = block.terms("attention")
+    batch, heads, n, dim = terms.shape
+    alpha = terms.call.weights().permute(0, 3, 2, 1).contiguous()  # batch, key, row, head
+    ups = []
+    for path in block.spec.ffn.up:
+        weight, bias = matrix(submodule(block.module, path), dim)
+        reads = norm.transpose(weight).T  # (dim, width): reads the norm's input, but for the scale
+        constant = torch.zeros_like(weight[:, 0]) if bias is None else bias
+        if norm.bias is not None:
+            constant = constant + weight @ norm.bias
+        # Head vectors through the map: fold it into W_O (dim^2 width) or push the vectors (batch n heads dim width).
+        fold = terms.projection @ reads if batch * n * heads > dim else None
+        ups.append((before @ reads, reads, fold, constant))
+    width = max(len(constant) for *_, constant in ups)
+    for keys in blocks(n, STEP_BYTES // (batch * n * width * alpha.element_size())):
+        count = keys.stop - keys.start
+        a = alpha[:, keys].reshape(batch * count, n, heads)
+        vectors = terms.head_vectors(keys)
+        flat = vectors.reshape(batch * count, heads, dim)
+        moved = torch.baddbmm(_each(before, count), a, flat, alpha=-1)  # what enters the norm
+        scale = norm.scale(moved)[..., None]
+        hidden = []
+        for actual, reads, fold, constant in ups:
+            if fold is None:
+                pushed = flat @ reads
+            else:
+                pushed = (_values(terms, keys) @ fold).transpose(1, 2).reshape(batch * count, heads, -1)
+            h = torch.baddbmm(_each(actual, count), a, pushed, alpha=-1)
+            hidden.append(torch.addcmul(constant, h, scale))
+        carried = norm_module(moved) if last is not None else moved
+        out = carried.add_(block.after_up(*hidden))
+        out = last(out) if last is not None else out
+        yield slice(0, n), keys, out.view(batch, count, n, dim).transpose(1, 2)
+
+
+def _values(terms: Terms, keys: slice) -> Tensor:
+    v = terms.values[:, :, keys]
+    return v if terms.call.groups == 1 else v.repeat_interleave(terms.call.groups, 1)
+
+
+def _each(t: Tensor, count: int) -> Tensor:
+    """(batch, n, d) -> (batch * count, n, d), the same for each of `count` keys."""
+    return t[:, None].expand(-1, count, -1, -1).reshape(-1, *t.shape[1:])

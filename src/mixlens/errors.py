@@ -1,0 +1,97 @@
+"""Every error that mixlens raises on purpose. One tree, so that one `except MixlensError` is enough.
+
+    MixlensError
+    |-- InputError             the text, the token ids or the mapping of model inputs
+    |   |-- EmptyInput         nothing to explain
+    |   |-- TooLong            more tokens than the model has positions
+    |   `-- TargetError        a label, index, token, position or read-out row that does not exist here
+    |-- MethodError            a method, an aggregation or an option
+    |   |-- UnknownMethod      no such name in the stage's table
+    |   |-- UnknownOption      an option that the method would ignore
+    |   `-- Undefined          a combination that means nothing, with the reason
+    |-- ModelError             the model itself
+    |   |-- UnknownArchitecture    no spec for this model type
+    |   |-- UnsupportedConfig      a configuration key that changes the mathematics and has no rule
+    |   |-- SelfCheckFailed        the decomposition does not add up to the model's own numbers
+    |   `-- NotFinite              NaN or infinity among weights, activations or scores
+    |-- ResultFileError        a result file that cannot be read or written
+    `-- MissingExtra           an optional dependency is not installed
+
+Every message says what was expected, what came, and the likely fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class MixlensError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(MixlensError, ValueError):
+    """The text, the token ids or the mapping of model inputs cannot be used."""
+
+
+class EmptyInput(InputError):
+    """There is no token to explain."""
+
+
+class TooLong(InputError):
+    """There are more tokens than the model has positions."""
+
+
+class TargetError(InputError):
+    """A label, index, token, position or read-out row does not exist here."""
+
+
+class MethodError(MixlensError, ValueError):
+    """A method, an aggregation or an option cannot be used."""
+
+
+class UnknownMethod(MethodError):
+    """No such name in the table."""
+
+
+class UnknownOption(MethodError):
+    """The method has no such option, or an option has a value that it does not know."""
+
+
+class Undefined(MethodError):
+    """The combination is not defined; the message gives the reason."""
+
+
+class ModelError(MixlensError):
+    """The model cannot be explained."""
+
+
+class UnknownArchitecture(ModelError):
+    """There is no spec for this model type."""
+
+
+class UnsupportedConfig(ModelError):
+    """A configuration key changes the mathematics and has no rule here."""
+
+
+class SelfCheckFailed(ModelError):
+    """The decomposition does not add up to the model's own numbers."""
+
+
+class NotFinite(ModelError):
+    """NaN or infinity among weights, activations or scores."""
+
+
+class ResultFileError(MixlensError, OSError):
+    """A result file cannot be read or written."""
+
+
+class MissingExtra(MixlensError, ImportError):
+    """An optional dependency is not installed; the message holds the install line."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'alti'?"` for a near miss, else the list of what there is."""
+    known = sorted(known)
+    near = get_close_matches(str(name), known, n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else f"; known are: {', '.join(known)}"

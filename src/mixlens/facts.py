@@ -1,0 +1,57 @@
+"""`mixlens.methods()`: what there is, and the facts about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_COST = {
+    "forward": "one pass",
+    "decompose": "one pass and the terms",
+    "finish": "one pass and the rest of each layer for every pair of tokens",
+}
+
+
+def methods() -> list[dict[str, Any]]:
+    """One dict a method: name, stage, summary, symbol, facts, needs, cost, orders (of layers), options, cite."""
+    from mixlens.aggregate import AGGREGATIONS
+    from mixlens.attribute import ATTRIBUTIONS
+    from mixlens.mixing import MIXING
+
+    mixing = [
+        {
+            "name": name,
+            "stage": "mixing",
+            "summary": m.summary,
+            "symbol": m.symbol,
+            "rows_sum_to_one": m.rows_sum_to_one,
+            "holds_residual": m.holds_residual,
+            "signed": m.signed,
+            "class_specific": False,
+            "needs": m.needs,
+            "cost": _COST[m.needs],
+            "orders": m.orders,
+            "options": m.options(),
+            "cite": m.cite,
+        }
+        for name, m in MIXING.items()
+    ]
+    empty = dict.fromkeys(("symbol", "rows_sum_to_one", "holds_residual", "signed", "class_specific", "needs", "cost"))
+    aggregations = [
+        {**empty, "name": name, "stage": "aggregate", "summary": a.summary, "cite": a.cite}
+        for name, a in AGGREGATIONS.items()
+    ]
+    presets = [
+        {
+            **empty,
+            "name": name,
+            "stage": "attribute",
+            "summary": p.summary,
+            "signed": p.signed,
+            "class_specific": p.class_specific,
+            "needs": "forward" if p.mixing is None else MIXING[p.mixing].needs,
+            "cost": _COST["forward" if p.mixing is None else MIXING[p.mixing].needs],
+            "cite": p.cite,
+        }
+        for name, p in ATTRIBUTIONS.items()
+    ]
+    return [*mixing, *aggregations, *presets]

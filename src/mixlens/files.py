@@ -1,0 +1,47 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mixlens.errors import ResultFileError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path beside `path` to write to; it takes the name `path` when the block ends well and is gone when it fails.
+
+    So a killed run leaves the old file or the new one, never half of one. Raises ResultFileError where the folder is
+    missing or cannot be written to.
+    """
+    path = Path(path)
+    folder = path.parent
+    if not folder.is_dir():
+        raise ResultFileError(f"expected an existing folder to write {path.name} to, got {folder}; create it first")
+    if path.is_dir():
+        raise ResultFileError(f"expected the path of a file, got the folder {path}; add a file name")
+    # Not tempfile: its files are readable by their owner alone, whatever the umask says.
+    temporary = folder / f".{path.name[:80]}.{uuid.uuid4().hex}.tmp"
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())  # the bytes before the name
+        os.replace(temporary, path)
+    except OSError as error:
+        if isinstance(error, ResultFileError):
+            raise
+        reason = error.strerror or str(error)
+        raise ResultFileError(f"expected to write {path}, got: {reason}; check the folder's rights and space") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write `text` as UTF-8, whole or not at all. Raises ResultFileError."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "replace"))
+    return Path(path)

@@ -1,0 +1,167 @@
+"""`load` and `Lens`: the whole way from a text to an explanation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens import explain
+from mixlens.architectures import base_model, position_limit, spec_for, unwrap
+from mixlens.attribute.readout import Head, check_target, task_of
+from mixlens.capture.text import Tokens, as_list, encode
+from mixlens.errors import InputError, UnknownOption
+from mixlens.mixing import mixing_ratio
+from mixlens.passes import OnBlock, Progress, TextPass, through
+from mixlens.results import Attribution, LayerMaps
+from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
+
+
+def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
+    """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer.
+
+    Without a model: the embedded sentiment classifier, offline. `options` go to `from_pretrained` (dtype, device_map,
+    revision ...). The model is checked (see `Lens.check`) and never changed. Raises ModelError and its kin.
+    """
+    if isinstance(model, str) or hasattr(model, "__fspath__"):
+        from mixlens.loading import load_pretrained
+
+        name = str(model)
+        model, found = load_pretrained(name, **options)
+        return Lens(model, tokenizer if tokenizer is not None else found, name=name)
+    if options:
+        raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
+    if model is None:
+        from mixlens.embedded import load_default
+
+        model, found = load_default()
+        return Lens(model, tokenizer if tokenizer is not None else found, name="mixlens default (MiniLM, SST-2)")
+    return Lens(model, tokenizer)
+
+
+class Lens:
+    """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is."""
+
+    def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
+        self.model = unwrap(model)
+        self.tokenizer = tokenizer
+        self.spec = spec_for(self.model.config)
+        self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
+        self.limit = position_limit(self.model)
+        self._check = self_check(self.model, self.spec, self.name).require()
+        self.head = self._head()
+
+    def check(self) -> Check:
+        """Run the self-check again: per layer the three residuals, and which methods are defined for this model."""
+        return self_check(self.model, self.spec, self.name)
+
+    @property
+    def self_check_residual(self) -> float:
+        """The largest residual found at load."""
+        return self._check.worst
+
+    def mixing(
+        self,
+        text: Any,
+        method: str = "globenc",
+        *,
+        batch_size: int = 32,
+        truncate: bool = False,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> LayerMaps | list[LayerMaps]:
+        """The maps of one text (or a list of texts): how much of each token goes into each, layer by layer.
+
+        `method`: a name of `mixlens.methods()`; `options` are that method's. `truncate`: cut texts over the model's
+        positions (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError.
+        """
+        explain.mixing_facts(method, options, self.spec.order)
+        texts, single = self._encode(text, truncate)
+        ran = self._through(texts, explain.mapper(method, options), batch_size=batch_size, progress=progress)
+        out = [explain.layer_maps(self, one, method, options) for one in ran]
+        return out[0] if single else out
+
+    def attribute(
+        self,
+        text: Any,
+        method: str = "alti",
+        target: Any = None,
+        *,
+        batch_size: int = 32,
+        truncate: bool = False,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Attribution | list[Attribution]:
+        """One score a token of one text (or a list of texts): which tokens went into the answer.
+
+        `target`: a label, index, token or `mixlens.Target`; the prediction by default. `method`: a preset or
+        `"M+rollout"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M. Options of all presets:
+        `readout=` (a row, "mean", "max"), `normalize=` (scores sum to 1, the default), `receptive_field=` (causal
+        models, on by default); the rest are the mixing method's. Raises InputError, MethodError, ModelError.
+        """
+        plan = explain.plan(method, options, self.spec.order)
+        wanted = check_target(target)
+        texts, single = self._encode(text, truncate)
+        reads = [explain.reading(self.head, tokens, wanted, plan.readout) for tokens in texts]
+        answers = [read.answer for read in reads]
+        ran = self._through(texts, plan.on_block, batch_size=batch_size, progress=progress, answers=answers)
+        out = [
+            explain.attribution(self, one, plan, wanted, read, method) for one, read in zip(ran, reads, strict=True)
+        ]
+        return out[0] if single else out
+
+    def mixing_ratio(
+        self, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False
+    ) -> Tensor | list[Tensor]:
+        """(layer, query): the share of each token's new vector that comes from other tokens (Modarressi 2022, Eq. 8).
+
+        `method`: norm, norm_res, norm_resln (post-LN) or globenc. Raises UnknownMethod, Undefined.
+        """
+        texts, single = self._encode(text, truncate)
+        ran = self._through(texts, lambda block: mixing_ratio(block, method), square=False, batch_size=batch_size)
+        out = [torch.stack(one.layers) for one in ran]
+        return out[0] if single else out
+
+    def output_statistics(self, texts: Any, *, batch_size: int = 32) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
+
+        What `value_zeroing` takes as `standardize=`; fit them on a sample of some hundred texts.
+        """
+        encoded, _ = self._encode(texts, False)
+        ran = self._through(encoded, lambda block: block.y, square=False, batch_size=batch_size)
+        outputs = torch.cat([torch.stack(one.layers) for one in ran], 1).double()
+        return outputs.mean(1), outputs.std(1, correction=0)
+
+    def __repr__(self) -> str:
+        return f"Lens({self.name}: {type(self.model).__name__}, {len(self._check.layers)} layers)"
+
+    def _encode(self, text: Any, truncate: bool) -> tuple[list[Tokens], bool]:
+        data, single = as_list(text)
+        texts = [encode(item, self.tokenizer, self.limit, truncate) for item in data]
+        size = base_model(self.model).get_input_embeddings().num_embeddings
+        for tokens in texts:
+            if max(tokens.ids) >= size:
+                raise InputError(
+                    f"expected token ids below {size} (the model's embeddings), got {max(tokens.ids)}; "
+                    "the tokenizer has tokens that the model was not resized for"
+                )
+        return texts, single
+
+    def _through(self, texts: list[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
+        return through(self.model, self.spec, texts, on_block, pad=pad_id(self.model, self.tokenizer), **how)
+
+    def _head(self) -> Head:
+        task, config = task_of(self.model), self.model.config
+        labels = {int(i): str(label) for i, label in (getattr(config, "id2label", None) or {}).items()}
+        one_output = task == "sequence" and (len(labels) == 1 or config.problem_type == "regression")
+        return Head(
+            task=task,
+            labels=labels,
+            pooled=pooled_rows(self.model, self.spec) if task == "sequence" else None,
+            causal=self._check.causal,
+            pad=getattr(config, "pad_token_id", None),
+            mask=getattr(self.tokenizer, "mask_token_id", None),
+            tokenizer=self.tokenizer,
+            regression=one_output,
+        )

@@ -1,0 +1,44 @@
+"""A folder or a hub id to a model and its tokenizer; the embedded default without either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mixlens.errors import ModelError
+
+
+def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
+    """Model (with the head that its config names) and tokenizer (None where there is none). Raises ModelError."""
+    import transformers
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    from mixlens.architectures.match import check_config, spec_for
+
+    looks_local = name.startswith((".", "/", "~")) or Path(name).expanduser().exists()
+    where = str(Path(name).expanduser()) if looks_local else name
+    if looks_local and not (Path(where) / "config.json").is_file():
+        what = "a folder without config.json" if Path(where).is_dir() else "no such folder"
+        raise ModelError(
+            f"expected a folder with a saved model (config.json and weights) or a hub id, got {name!r}: {what}"
+        )
+    try:
+        config = AutoConfig.from_pretrained(where)
+        spec_for(config)  # refuse by name before any weights are read
+        check_config(config)
+        named = (getattr(config, "architectures", None) or [""])[0] or ""
+        cls = getattr(transformers, named, AutoModel)
+        model = cls.from_pretrained(where, **{"dtype": "auto", **options})
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"expected a folder with a saved model or a reachable hub id, got {name!r}: {_first_line(error)}"
+        ) from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where)
+    except (OSError, ValueError, KeyError, TypeError):
+        tokenizer = None  # token ids can still be explained; a text says then that a tokenizer is missing
+    return model.eval(), tokenizer
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

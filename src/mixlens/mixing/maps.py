@@ -1,0 +1,29 @@
+"""Small steps that several methods share."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.decompose import Block
+
+Map = Float[Tensor, "batch query key"]
+
+
+def normalize_rows(scores: Float[Tensor, "*axes key"]) -> Float[Tensor, "*axes key"]:
+    """Each row divided by its sum; a row that is all zero stays so."""
+    total = scores.sum(-1, keepdim=True)
+    return scores / total.masked_fill(total == 0, 1.0)
+
+
+def half_identity(scores: Map) -> Map:
+    """0.5 M + 0.5 I."""
+    eye = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+    return 0.5 * scores + 0.5 * eye
+
+
+def only_visible(block: Block, scores: Map) -> Map:
+    """Exactly 0 where the mask hides the key: rounding must not put anything there."""
+    visible = block.call.visible()
+    return scores if visible is None else scores.masked_fill(~visible[:, 0], 0.0)

@@ -1,0 +1,118 @@
+"""The table of mixing methods: their functions and the facts about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from mixlens.architectures.spec import Order
+from mixlens.mixing.alti import alti
+from mixlens.mixing.attention import attention, attention_fixed_res, attention_res
+from mixlens.mixing.effective import effective_attention
+from mixlens.mixing.norms import globenc, norm, norm_fixed_res, norm_res, norm_resln
+from mixlens.mixing.ratio import RATIOS
+from mixlens.mixing.value_zeroing import value_zeroing
+
+Needs = Literal["forward", "decompose", "finish"]
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """A mixing method: a pure function `(block, **options) -> (batch, query, key)`, and the facts about it."""
+
+    function: Callable[..., Tensor]
+    symbol: str
+    summary: str
+    cite: str
+    needs: Needs  # the pass alone, the terms, or the rest of the layer for every pair of tokens
+    rows_sum_to_one: bool = False
+    holds_residual: bool = False
+    signed: bool = False
+    orders: tuple[Order, ...] = ("post", "pre", "parallel")
+
+    def options(self) -> dict[str, Any]:
+        """Option name -> default, read from the function's keyword-only arguments."""
+        return dict(self.function.__kwdefaults__ or {})
+
+
+MIXING: dict[str, Mixing] = {
+    "attention": Mixing(
+        attention, "W", "head mean of the attention weights", "Vaswani 2017", "forward", rows_sum_to_one=True
+    ),
+    "attention_fixed_res": Mixing(
+        attention_fixed_res,
+        "W_FIXEDRES",
+        "half attention, half the token itself",
+        "Abnar & Zuidema 2020",
+        "forward",
+        rows_sum_to_one=True,
+        holds_residual=True,
+    ),
+    "attention_res": Mixing(
+        attention_res,
+        "W_RES",
+        "attention mixed with the token itself by globenc's mixing ratio",
+        "Modarressi 2022, Eq. 14-15",
+        "decompose",
+        rows_sum_to_one=True,
+        holds_residual=True,
+    ),
+    "effective_attention": Mixing(
+        effective_attention,
+        "W_EFF",
+        "attention minus its part in the left null space of the value terms",
+        "Brunner 2020",
+        "decompose",
+        signed=True,
+    ),
+    "norm": Mixing(norm, "N", "norm of the value-weighted terms", "Kobayashi 2020", "decompose"),
+    "norm_fixed_res": Mixing(
+        norm_fixed_res,
+        "N_FIXEDRES",
+        "half row-normalised N, half the token itself",
+        "Modarressi 2022",
+        "decompose",
+        rows_sum_to_one=True,
+        holds_residual=True,
+    ),
+    "norm_res": Mixing(
+        norm_res, "N_RES", "the same with the residual", "Kobayashi 2021", "decompose", holds_residual=True
+    ),
+    "norm_resln": Mixing(
+        norm_resln,
+        "N_RESLN",
+        "the same through the frozen first norm",
+        "Kobayashi 2021",
+        "decompose",
+        holds_residual=True,
+        orders=("post",),
+    ),
+    "globenc": Mixing(
+        globenc,
+        "N_ENC",
+        "the same through both frozen norms: the whole layer but the FFN's direct effect",
+        "Modarressi 2022, Eq. 11",
+        "decompose",
+        holds_residual=True,
+    ),
+    "alti": Mixing(
+        alti,
+        "C",
+        "how near each term comes to the sub-block's output",
+        "Ferrando 2022, Eq. 9-10",
+        "decompose",
+        rows_sum_to_one=True,
+        holds_residual=True,
+    ),
+    "value_zeroing": Mixing(
+        value_zeroing,
+        "C",
+        "how far the layer's output moves when a token's value is zeroed",
+        "Mohebbi 2023, Eq. 10",
+        "finish",
+        rows_sum_to_one=True,
+    ),
+}

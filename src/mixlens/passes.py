@@ -1,0 +1,86 @@
+"""Many texts through a model: grouped by length, one layer alive at a time, one tensor a layer and text kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import Spec, base_model
+from mixlens.capture.batch import Sight, buckets, collate, sight
+from mixlens.capture.run import LayerPass, layer_count, run
+from mixlens.capture.text import Tokens
+from mixlens.decompose import Block
+from mixlens.errors import UnknownOption
+from mixlens.selfcheck import accepts, not_finite, pad_id
+
+Progress = Callable[[int, int], None]  # layers done, layers in all
+OnBlock = Callable[[Block], Tensor]
+
+
+@dataclass(eq=False)
+class TextPass:
+    """What is kept of one text's pass: a tensor a layer (padding cut off), what its rows may see, its answer."""
+
+    tokens: Tokens
+    layers: list[Tensor]
+    sights: list[Sight]
+    logits: Tensor | None = None  # (class,) or (vocabulary,) at the asked position
+
+
+@torch.no_grad()
+def through(
+    model: Any,
+    spec: Spec,
+    texts: Sequence[Tokens],
+    on_block: OnBlock | None,
+    *,
+    square: bool = True,
+    pad: int | None = None,
+    batch_size: int = 32,
+    progress: Progress | None = None,
+    answers: Sequence[int] | None = None,
+) -> list[TextPass]:
+    """One `TextPass` a text, in order.
+
+    `on_block` gives (batch, ..., query, key) if `square`, else (batch, token, ...). `answers`: the position of each
+    text where the head's answer is read; without them the head is not run. Raises UnknownOption, NotFinite.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
+    if answers is not None and getattr(model.config, "pad_token_id", None) is None:
+        batch_size = 1  # some heads find the last token by the padding token, and refuse batches without one
+    out = [TextPass(tokens, [], []) for tokens in texts]
+    groups = list(buckets(texts, batch_size))
+    done, total = 0, len(groups) * layer_count(model, spec)
+    names = accepts(base_model(model) if answers is None else model)
+    for group in groups:
+        here = [out[i] for i in group]
+
+        def on_layer(seen: LayerPass, here: list[TextPass] = here) -> None:
+            nonlocal done
+            block = Block(spec, seen)
+            scores = None if on_block is None else on_block(block).cpu()
+            visible = block.call.visible()
+            for b, one in enumerate(here):
+                n = len(one.tokens)
+                one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], n))
+                if scores is not None:
+                    one.layers.append((scores[b, ..., :n, :n] if square else scores[b, :n]).clone())
+            done += 1
+            if progress is not None:
+                progress(done, total)
+
+        inputs = collate([one.tokens for one in here], pad_id(model) if pad is None else pad, model.device, names)
+        at = None if answers is None else [answers[i] for i in group]
+        result = run(model, spec, inputs, on_layer, heads=at is not None, at=at)
+        logits = None if at is None else getattr(result, "logits", None)
+        for b, one in enumerate(here):
+            if not all(bool(torch.isfinite(t).all()) for t in one.layers):
+                raise not_finite(model, "a score")
+            if logits is not None and at is not None:
+                one.logits = (logits[b] if logits.ndim == 2 else logits[b, at[b] if logits.shape[1] > 1 else 0]).cpu()
+    return out

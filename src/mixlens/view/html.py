@@ -1,0 +1,202 @@
+"""Pages and notebook output: whole in one file, no script, nothing from the network, everything escaped.
+
+A page follows the reader's light or dark setting and prints in the light one. A fragment (what a notebook shows) has
+inline styles on its own white ground and no ids or style sheet, so that any number of them can stand in one document.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+from mixlens.files import write_text
+from mixlens.view import colors, reading
+from mixlens.view.heatmaps import Array, pooled
+
+if TYPE_CHECKING:
+    from mixlens.results import Attribution, LayerMaps
+
+_TOP = 6
+_OPEN = 80  # tokens up to which the table of all is unfolded
+_NAMED = 48  # tokens up to which a picture has its tokens beside it
+_CELL = 15  # pixels a token there
+_PIXELS = 5_000_000  # of all pictures of a page, at most about one byte each before compression
+
+
+def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
+    """The page of an attribution; written to `path` if given. Raises ResultFileError."""
+    shown = reading.parts(attr)
+    layers = None
+    if attr.layers is not None:
+        layers = _by_layer(reading.values(attr.layers), reading.labels(attr, 14))
+    page = _fill(
+        "attribution.html",
+        **_text(attr, shown),
+        top=_rows(reading.ranked([p for p in shown if not p.special] or shown, _TOP), shown),
+        tokens=_tokens(attr),
+        unfolded=len(attr.tokens) <= _OPEN,
+        layers=layers,
+        facts=reading.provenance(attr),
+    )
+    if path is not None:
+        write_text(path, page)
+    return page
+
+
+def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
+    """The page of layer maps, a picture a layer (heads averaged); written to `path` if given.
+
+    Pictures are pooled (each dot the largest of k x k tokens) so far that a page stays under 10 MB; the page says so.
+    Raises ResultFileError.
+    """
+    page = _fill("maps.html", **_pictures(maps), facts=reading.provenance(maps))
+    if path is not None:
+        write_text(path, page)
+    return page
+
+
+def fragment(result: Attribution | LayerMaps) -> str:
+    """A piece of HTML for a notebook."""
+    if hasattr(result, "aggregation"):
+        return _fill("maps_fragment.html", **_row(result), heading=reading.heading(result))
+    shown = reading.parts(result)
+    top = _rows(reading.ranked([p for p in shown if not p.special] or shown, _TOP), shown)
+    return _fill("attribution_fragment.html", **_text(result, shown), top=top, tokens=_tokens(result))
+
+
+@cache
+def _environment() -> Environment:
+    # autoescape for every template, whatever its name
+    environment = Environment(
+        loader=PackageLoader("mixlens.view"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["number"] = reading.number
+    return environment
+
+
+def _fill(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+def _text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
+    scale = reading.scale(shown)
+    return {
+        "words": [_colored(p, scale) for p in shown],
+        "legend": _legend(scale),
+        "heading": reading.heading(attr),
+        "method": attr.method,
+        "target": reading.visible(reading.target(attr) or ""),
+        "words_known": attr.offsets is not None,
+        "dropped": attr.source.dropped,
+    }
+
+
+def _colored(part: reading.Part, scale: colors.Scale) -> dict[str, Any]:
+    s = part.score
+    return {
+        "part": part,
+        "light": ("#" + scale.hex(s), "#" + scale.ink(s)),
+        "dark": ("#" + scale.hex(s, dark=True), "#" + scale.ink(s, dark=True)),
+    }
+
+
+def _legend(scale: colors.Scale) -> dict[str, Any]:
+    steps = scale.steps(13)
+    return {
+        "signed": scale.signed,
+        "low": reading.number(scale.ends()[0]),
+        "high": reading.number(scale.ends()[1]),
+        "light": ", ".join(f"#{scale.hex(s)}" for s in steps),
+        "dark": ", ".join(f"#{scale.hex(s, dark=True)}" for s in steps),
+    }
+
+
+def _rows(some: Sequence[reading.Part], shown: Sequence[reading.Part]) -> list[dict[str, Any]]:
+    """Rows of a table with bars; all bars of a page have the same length for the same score."""
+    scale = colors.scale([p.score for p in shown])
+    return [_row_of(" ".join(p.text.split()), p.score, p.special, scale) for p in some]
+
+
+def _tokens(attr: Attribution) -> list[dict[str, Any]]:
+    scores = reading.values(attr.scores).tolist()
+    scale = colors.scale(scores)
+    names = [" ".join(reading.visible(t).split()) or "␣" for t in attr.display]
+    return [_row_of(n, s, p, scale) for n, s, p in zip(names, scores, attr.special, strict=True)]
+
+
+def _row_of(name: str, score: float, special: bool, scale: colors.Scale) -> dict[str, Any]:
+    width = 100 * abs(scale.share(score)) / (2 if scale.signed else 1)
+    left = 50 - width * (score < 0) if scale.signed else 0
+    hue = "#" + (colors.SPECIAL if special else colors.strong(score))
+    return {"name": name, "score": score, "special": special, "left": left, "width": width, "hue": hue}
+
+
+def _pictures(maps: LayerMaps) -> dict[str, Any]:
+    scores = reading.values(maps.scores)
+    scores = scores.mean(1) if maps.heads else scores
+    side = min(512, int((_PIXELS / len(scores)) ** 0.5))
+    scores, k = pooled(scores, side)
+    scale = colors.scale(scores.ravel())
+    names = reading.labels(maps, 14)
+    named = k == 1 and max(scores.shape[1:]) <= _NAMED
+    notes = ["mean over the heads"] if maps.heads else []
+    notes += [f"each dot is the largest of {k} × {k} tokens"] if k > 1 else []
+    return _row(maps) | {
+        "pictures": [
+            {
+                "name": f"layer {i + 1}",
+                "uri": _png(panel, scale),
+                "width": panel.shape[1] * _CELL if named else 340,
+                "height": panel.shape[0] * _CELL if named else round(340 * panel.shape[0] / panel.shape[1]),
+                "rows": names if named and len(names) == panel.shape[0] else [],
+                "columns": names if named and len(names) == panel.shape[1] else [],
+            }
+            for i, panel in enumerate(scores)
+        ],
+        "legend": _legend(scale),
+        "notes": notes,
+        "heading": reading.heading(maps),
+    }
+
+
+def _row(maps: LayerMaps) -> dict[str, Any]:
+    rows, name = reading.readout(maps)
+    return {"row": _by_layer(rows, reading.labels(maps, 14)), "row_name": name}
+
+
+def _by_layer(rows: Array, names: list[str]) -> dict[str, Any]:
+    """A picture layer x token, layer 1 at the bottom."""
+    layers, scale = rows.shape[0], colors.scale(rows.ravel())
+    named = rows.shape[1] <= _NAMED and len(names) == rows.shape[1]
+    return {
+        "name": "layers (up) by tokens (across)",
+        "uri": _png(rows[::-1], scale),
+        "width": rows.shape[1] * _CELL * 1.4 if named else 720,
+        "height": layers * _CELL,
+        "rows": [f"layer {i}" for i in range(layers, 0, -1)],
+        "columns": names if named else [],
+        "legend": _legend(scale),
+    }
+
+
+def _png(panel: Array, scale: colors.Scale) -> str:
+    """A picture with a pixel a score, 256 steps of the scale as its palette, as a data URI."""
+    low, high = scale.ends()
+    levels = np.clip(np.round(255 * (panel - low) / ((high - low) or 1)), 0, 255).astype(np.uint8)
+    image = Image.fromarray(levels).convert("P")
+    image.putpalette([c for step in scale.steps(256) for c in scale.rgb(step)])
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()

@@ -1,0 +1,159 @@
+"""A result as its reader sees it: words in reading order with what stands between them, and where it comes from."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from mixlens.view import colors
+
+if TYPE_CHECKING:
+    from mixlens.results import Attribution, LayerMaps
+
+_FIRST = ("model", "readout", "class_specific", "signed")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A word (or a token, where no text is known) as it is shown."""
+
+    text: str
+    score: float
+    special: bool
+    before: str  # blanks and whatever no token covers, between the part before and this one
+    pieces: tuple[tuple[str, float], ...]  # its tokens
+    opens: bool = False  # first of the second text of a pair
+
+    @property
+    def detail(self) -> str:
+        """One line: the score, and the pieces' scores where there are several."""
+        pieces = " + ".join(f"{t} {number(s)}" for t, s in self.pieces) if len(self.pieces) > 1 else ""
+        return f"{self.text}: {number(self.score)}" + (f" ({pieces})" if pieces else "")
+
+
+def parts(attr: Attribution) -> list[Part]:
+    """The words of an attribution in reading order where there are offsets, else its tokens."""
+    display = [visible(t) for t in attr.display]
+    scores = values(attr.scores).tolist()
+    if attr.offsets is None:
+        return [
+            Part(text or "␣", score, special, " " if i else "", ((text, score),))
+            for i, (text, score, special) in enumerate(zip(display, scores, attr.special, strict=True))
+        ]
+    out: list[Part] = []
+    segment, at = None, 0
+    for word in attr.words():
+        pieces = tuple((display[i], scores[i]) for i in word.indices)
+        before, opens = "", False
+        if word.segment is not None and word.start is not None and word.end is not None:
+            opens = segment is not None and word.segment != segment
+            before = attr.source.text[word.segment][at if word.segment == segment else 0 : word.start]
+            segment, at = word.segment, word.end
+        if out and (word.special or out[-1].special):  # no part of the text, so always set off
+            before = before or " "
+        out.append(Part(visible(word.text) or "␣", word.score, word.special, visible(before), pieces, opens))
+    return out
+
+
+def scale(shown: list[Part]) -> colors.Scale:
+    """The colours of the words. Special tokens are left out: they often take most of the score and say little."""
+    return colors.scale([p.score for p in shown if not p.special] or [p.score for p in shown])
+
+
+def ranked(shown: list[Part], count: int) -> list[Part]:
+    """The `count` parts with the largest sizes, first ones first where they are equal."""
+    return sorted(shown, key=lambda p: -abs(p.score))[:count]
+
+
+def labels(result: Attribution | LayerMaps, limit: int = 18) -> list[str]:
+    """The tokens as labels of an axis: visible, on one line, at most `limit` characters."""
+    lines = [" ".join(visible(t).split()) or "␣" for t in result.display]
+    return [t if len(t) <= limit else t[: limit - 1] + "…" for t in lines]
+
+
+def heading(result: Attribution | LayerMaps) -> str:
+    """One line: method (and aggregation), target, model."""
+    method = ".".join(filter(None, (result.method, getattr(result, "aggregation", None))))
+    facts = [method, *(f"{k} {v}" for k, v in (("target", target(result)), ("model", result.meta.get("model"))) if v)]
+    return visible(" · ".join(" ".join(str(f).split()) for f in facts))
+
+
+def target(result: Attribution | LayerMaps) -> str | None:
+    """The target in words: `positive (logit)`, `positive rather than negative (logit)`."""
+    t = getattr(result, "target", None)
+    if t is None:
+        return None
+    name = next((x for x in (t.label, t.what, t.index) if x is not None), "prediction")
+    foil = f" rather than {t.foil}" if t.foil is not None else ""
+    place = f" at position {t.position}" if t.position is not None else ""
+    return f"{name}{foil} ({t.of.replace('_', ' ')}{place})"
+
+
+def provenance(result: Attribution | LayerMaps) -> list[tuple[str, str]]:
+    """Everything that says where the numbers come from, as name and value."""
+    rows: list[tuple[str, Any]] = [("method", result.method), ("aggregation", getattr(result, "aggregation", None))]
+    rows += [("target", target(result)), ("options", result.options or None)]
+    rest = dict(result.meta)
+    rows += [(name, rest.pop(name, None)) for name in _FIRST] + sorted(rest.items(), key=lambda kv: str(kv[0]))
+    if result.source.dropped:
+        rows.append(("truncated", f"{result.source.dropped} tokens were cut off, as asked"))
+    return [(visible(str(k).replace("_", " ")), visible(_spell(v))) for k, v in rows if v is not None]
+
+
+def values(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A tensor of any type and device as a float64 array."""
+    return tensor.detach().cpu().double().numpy()
+
+
+def readout(maps: LayerMaps) -> tuple[np.ndarray[Any, np.dtype[np.float64]], str]:
+    """What goes into the read-out row at each layer, (layer, token), heads averaged, and its name."""
+    scores = values(maps.scores)
+    scores = scores.mean(1) if scores.ndim == 4 else scores
+    row = maps.meta.get("readout")
+    if isinstance(row, int) and not isinstance(row, bool) and -scores.shape[1] <= row < scores.shape[1]:
+        name = labels(maps)[row] if scores.shape[1] == len(maps.display) else str(row)
+        shown = f"what flows into {name} (token {row % scores.shape[1]})"
+        return scores[:, row], shown + (", head mean" if maps.heads else "")
+    return scores.mean(1), "mean over all query rows" + (", head mean" if maps.heads else "")
+
+
+def number(value: float) -> str:
+    """Three significant digits: `0.312`, `-1.20e-05`."""
+    if value == 0:
+        return "0"
+    return f"{value:.2e}" if not 1e-3 <= abs(value) < 1e5 else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def visible(text: str) -> str:
+    """Text without characters that steer a terminal, break a file or turn the reading direction; signs stand for them.
+
+    Line ends and tabs stay.
+    """
+    return "".join(c if c in "\n\t" else _sign(c) for c in text)
+
+
+def _sign(char: str) -> str:
+    code = ord(char)
+    if code < 0x20:
+        return "\n" if char == "\r" else chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    turns = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
+    return "\ufffd" if turns or code in (0xFFFE, 0xFFFF) or unicodedata.category(char) in ("Cc", "Cs") else char
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={_spell(v)}" for k, v in value.items()) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_spell, value)) or "none"
+    if isinstance(value, Tensor):
+        return f"tensor {tuple(value.shape)}" if value.ndim else _spell(value.item())
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,136 @@
+"""Results in a terminal: coloured running text, a short table with bars, layer x token tables.
+
+Everything is a rich `Text`, never a markup string, so that a token like `[red]` stays a token; control characters are
+shown as signs. The words stand on white, which reads the same in light and dark terminals.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mixlens.view import colors, reading
+
+if TYPE_CHECKING:
+    from mixlens.results import Attribution, LayerMaps
+
+_PAPER = "#1a1a1a on #ffffff"
+_DIM = "#767676 on #ffffff"
+_WORDS = 600  # shown of a text; the table below it looks at all
+_TOP = 10
+_BAR = 24
+_ROWS = 40  # tokens in a layer table
+_NUMBERS = 12  # layers up to which the cells hold numbers
+_SHADES = " ░▒▓█"
+
+
+def attribution(attr: Attribution) -> RenderableType:
+    """The text with its words on their colours, and the words with the largest scores as bars."""
+    shown = reading.parts(attr)
+    scale = reading.scale(shown)
+    rows: list[RenderableType] = [Text(reading.heading(attr), style="bold")]
+    rows.append(Padding(_running(shown[:_WORDS], scale), (0, 1), style=_PAPER))
+    notes = []
+    if len(shown) > _WORDS:
+        notes.append(f"the first {_WORDS} of {len(shown)} words; to_html() shows all")
+    if attr.source.dropped:
+        notes.append(f"{attr.source.dropped} tokens were cut off, as asked")
+    if any(p.special for p in shown):
+        notes.append("special tokens are not coloured")
+    rows.append(_legend(scale, notes))
+    rows.append(_bars(shown))
+    return Group(*rows)
+
+
+def maps(maps: LayerMaps) -> RenderableType:
+    """A table token x layer of what flows into the read-out row (`meta["readout"]`), else of the mean over queries."""
+    rows, name = reading.readout(maps)
+    scale = colors.scale(rows.ravel())
+    labels = reading.labels(maps)
+    kept = sorted(sorted(range(rows.shape[1]), key=lambda j: -abs(rows[:, j]).max())[:_ROWS])
+    numbers = len(rows) <= _NUMBERS
+    table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
+    table.add_column(Text("token"), no_wrap=True)
+    for layer in range(1, len(rows) + 1):
+        head = str(layer) if numbers or layer % 5 == 0 or layer == 1 else ""
+        table.add_column(Text(f"{head} " if numbers else head), justify="right", no_wrap=True, min_width=2)
+    for j in kept:
+        special = maps.special[j] if len(labels) == len(maps.special) else False
+        cells = [_cell(float(v), scale, numbers) for v in rows[:, j]]
+        table.add_row(Text(labels[j] + " ", style="dim" if special else ""), *cells)
+    notes = [f"layers 1 to {len(rows)} across, {name}"]
+    if numbers and not 0.1 <= scale.top < 10:
+        notes.append("percent of the largest score")
+    if len(kept) < rows.shape[1]:
+        notes.append(f"the {len(kept)} of {rows.shape[1]} tokens with the largest scores, in reading order")
+    return Group(Text(reading.heading(maps), style="bold"), _legend(scale, notes), table)
+
+
+def as_text(renderable: RenderableType, width: int = 100) -> str:
+    """What a terminal of `width` columns would show, without colour codes."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False, force_jupyter=False)
+    console.print(renderable)
+    file: Any = console.file
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _running(shown: Sequence[reading.Part], scale: colors.Scale) -> Text:
+    text = Text(style=_PAPER)
+    for part in shown:
+        text.append("\n" if part.opens else part.before)
+        if part.special:
+            text.append(part.text, style=_DIM)
+        else:
+            text.append(part.text, style=f"#{scale.ink(part.score)} on #{scale.hex(part.score)}")
+    return text
+
+
+def _legend(scale: colors.Scale, notes: list[str]) -> Text:
+    low, high = (reading.number(v) for v in scale.ends())
+    text = Text(f"{low} ", style="dim")
+    for step in scale.steps(15):
+        text.append(" ", style=f"on #{scale.hex(step)}")
+    text.append(f" {high}" + "".join(f" · {n}" for n in notes))
+    return text
+
+
+def _bars(shown: list[reading.Part]) -> Table:
+    """The parts with the largest scores, special tokens too: here their share must be seen."""
+    top = reading.ranked(shown, _TOP)
+    scale = colors.scale([p.score for p in shown])
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(Text("largest"), no_wrap=True, max_width=32, overflow="ellipsis")
+    table.add_column(Text("score"), justify="right", no_wrap=True)
+    table.add_column(Text(""), no_wrap=True)
+    for part in top:
+        style = "dim" if part.special else ""
+        word = " ".join(part.text.split()) or "␣"
+        table.add_row(Text(word, style=style), Text(reading.number(part.score), style=style), _bar(part, scale))
+    return table
+
+
+def _bar(part: reading.Part, scale: colors.Scale) -> Text:
+    """A bar of eighths of a character; signed ones run to both sides of a line."""
+    half = _BAR // 2 if scale.signed else _BAR
+    eighths = round(abs(scale.share(part.score)) * half * 8)
+    full = "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
+    # There are no eighths from the right, so a negative bar is rounded to whole characters.
+    left = "█" * max(round(eighths / 8), 1 if eighths else 0) if part.score < 0 else ""
+    hue = f"#{colors.SPECIAL if part.special else colors.strong(part.score)}"
+    line = Text(f"{left:>{half}}", style=hue) if scale.signed else Text()
+    line.append("│" if scale.signed else "", style="dim")
+    return line.append("" if part.score < 0 else full, style=hue)
+
+
+def _cell(value: float, scale: colors.Scale, numbers: bool) -> Text:
+    if not numbers:
+        shade = _SHADES[round(abs(scale.share(value)) * (len(_SHADES) - 1))]
+        return Text(shade * 2, style=f"#{colors.strong(value)}")
+    digits = f"{value:.2f}".replace("0.", ".", 1) if 0.1 <= scale.top < 10 else f"{100 * scale.share(value):.0f}%"
+    return Text(f" {digits} ", style=f"#{scale.ink(value)} on #{scale.hex(value)}")

@@ -8,6 +8,7 @@ _COST = {
     "forward": "one pass",
     "decompose": "one pass and the terms",
     "finish": "one pass and the rest of each layer for every pair of tokens",
+    "backward": "one pass forward and one backward",
 }
 
 
@@ -48,8 +49,9 @@ def methods() -> list[dict[str, Any]]:
             "summary": p.summary,
             "signed": p.signed,
             "class_specific": p.class_specific,
-            "needs": "forward" if p.mixing is None else MIXING[p.mixing].needs,
-            "cost": _COST["forward" if p.mixing is None else MIXING[p.mixing].needs],
+            "needs": p.needs,
+            "cost": _COST[p.needs],
+            "options": p.options(),
             "cite": p.cite,
         }
         for name, p in ATTRIBUTIONS.items()

@@ -35,7 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if isinstance(error, ResultFileError):
             raise
         reason = error.strerror or str(error)
-        raise ResultFileError(f"expected to write {path}, got: {reason}; check the folder's rights and space") from error
+        raise ResultFileError(f"expected to write {path}, got: {reason}; check rights and space") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mixlens import explain
 from mixlens.architectures import base_model, position_limit, spec_for, unwrap
 from mixlens.attribute.readout import Head, check_target, task_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.errors import InputError, UnknownOption
 from mixlens.mixing import mixing_ratio
-from mixlens.passes import OnBlock, Progress, TextPass, through
 from mixlens.results import Attribution, LayerMaps
+from mixlens.runners import RUNNERS
+from mixlens.runners.maps import layer_maps, mapper
+from mixlens.runners.passes import OnBlock, Progress, TextPass, through
+from mixlens.runners.request import mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
 
 
@@ -76,10 +79,10 @@ class Lens:
         `method`: a name of `mixlens.methods()`; `options` are that method's. `truncate`: cut texts over the model's
         positions (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError.
         """
-        explain.mixing_facts(method, options, self.spec.order)
+        mixing_facts(method, options, self.spec.order)
         texts, single = self._encode(text, truncate)
-        ran = self._through(texts, explain.mapper(method, options), batch_size=batch_size, progress=progress)
-        out = [explain.layer_maps(self, one, method, options) for one in ran]
+        ran = self.through(texts, mapper(method, options), batch_size=batch_size, progress=progress)
+        out = [layer_maps(self, one, method, options) for one in ran]
         return out[0] if single else out
 
     def attribute(
@@ -95,20 +98,16 @@ class Lens:
     ) -> Attribution | list[Attribution]:
         """One score a token of one text (or a list of texts): which tokens went into the answer.
 
-        `target`: a label, index, token or `mixlens.Target`; the prediction by default. `method`: a preset or
-        `"M+rollout"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M. Options of all presets:
-        `readout=` (a row, "mean", "max"), `normalize=` (scores sum to 1, the default), `receptive_field=` (causal
-        models, on by default); the rest are the mixing method's. Raises InputError, MethodError, ModelError.
+        `target`: a label, index, token or `mixlens.Target`; the prediction by default. `method`: a name of
+        `mixlens.methods()`, or `"M+rollout"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M. Options of
+        all methods: `readout=` (a row, "mean", "max") and `normalize=` (scores without sign sum to 1, the default); of
+        those that read maps: `receptive_field=` (causal models, on by default); the rest are the method's own.
+        Raises InputError, MethodError, ModelError.
         """
-        plan = explain.plan(method, options, self.spec.order)
         wanted = check_target(target)
         texts, single = self._encode(text, truncate)
-        reads = [explain.reading(self.head, tokens, wanted, plan.readout) for tokens in texts]
-        answers = [read.answer for read in reads]
-        ran = self._through(texts, plan.on_block, batch_size=batch_size, progress=progress, answers=answers)
-        out = [
-            explain.attribution(self, one, plan, wanted, read, method) for one, read in zip(ran, reads, strict=True)
-        ]
+        ask = request(self, method, options, wanted, texts, batch_size, progress)
+        out = RUNNERS[type(ask.method)](self, ask)
         return out[0] if single else out
 
     def mixing_ratio(
@@ -119,7 +118,7 @@ class Lens:
         `method`: norm, norm_res, norm_resln (post-LN) or globenc. Raises UnknownMethod, Undefined.
         """
         texts, single = self._encode(text, truncate)
-        ran = self._through(texts, lambda block: mixing_ratio(block, method), square=False, batch_size=batch_size)
+        ran = self.through(texts, lambda block: mixing_ratio(block, method), square=False, batch_size=batch_size)
         out = [torch.stack(one.layers) for one in ran]
         return out[0] if single else out
 
@@ -129,7 +128,7 @@ class Lens:
         What `value_zeroing` takes as `standardize=`; fit them on a sample of some hundred texts.
         """
         encoded, _ = self._encode(texts, False)
-        ran = self._through(encoded, lambda block: block.y, square=False, batch_size=batch_size)
+        ran = self.through(encoded, lambda block: block.y, square=False, batch_size=batch_size)
         outputs = torch.cat([torch.stack(one.layers) for one in ran], 1).double()
         return outputs.mean(1), outputs.std(1, correction=0)
 
@@ -148,8 +147,14 @@ class Lens:
                 )
         return texts, single
 
-    def _through(self, texts: list[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
-        return through(self.model, self.spec, texts, on_block, pad=pad_id(self.model, self.tokenizer), **how)
+    def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
+        """Pass encoded texts through the model (see `runners.passes.through`)."""
+        return through(self.model, self.spec, texts, on_block, pad=self.pad, **how)
+
+    @property
+    def pad(self) -> int:
+        """The token id that fills batches up."""
+        return pad_id(self.model, self.tokenizer)
 
     def _head(self) -> Head:
         task, config = task_of(self.model), self.model.config
@@ -164,4 +169,5 @@ class Lens:
             mask=getattr(self.tokenizer, "mask_token_id", None),
             tokenizer=self.tokenizer,
             regression=one_output,
+            multilabel=config.problem_type == "multi_label_classification",
         )

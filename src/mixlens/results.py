@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
@@ -84,7 +84,7 @@ class _Result:
         """
         from mixlens import storage
 
-        return storage.write(self, path)
+        return storage.write(cast("Attribution | LayerMaps", self), path)
 
 
 @dataclass(frozen=True, eq=False)

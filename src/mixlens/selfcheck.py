@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, base_model, position_limit
-from mixlens.attribute.presets import ATTRIBUTIONS
+from mixlens.attribute.methods import ATTRIBUTIONS
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.shadow import implementation, shadow
 from mixlens.decompose import Block, LayerCheck, residuals
@@ -128,9 +128,9 @@ def supports(spec: Spec) -> dict[str, str | None]:
     for name, mixing in MIXING.items():
         defined = spec.order in mixing.orders
         out[name] = None if defined else f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
-    for name, preset in ATTRIBUTIONS.items():
+    for name, method in ATTRIBUTIONS.items():
         try:
-            preset.for_order(spec.order)
+            method.for_order(spec.order)
             out.setdefault(name, None)
         except Undefined as error:
             out.setdefault(name, str(error))

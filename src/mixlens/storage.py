@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -109,10 +109,9 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
         "special": list(source.special),
     }
     if hasattr(result, "aggregation"):
-        names = ("aggregation", "rows_sum_to_one", "holds_residual", "windows", "causal")
+        names = ("aggregation", "rows_sum_to_one", "holds_residual", "signed", "windows", "causal")
         out |= {name: _plain(getattr(result, name)) for name in names}
     else:
-        result = cast("Attribution", result)
         out["words"] = None
         if source.spans is not None:
             out["words"] = [
@@ -120,7 +119,7 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
                 | ({"segment": w.segment} if len(source.text) > 1 else {})
                 for w in result.words()
             ]
-        out["target"] = None if result.target is None else asdict(result.target)
+        out["target"] = _plain(result.target)
         out["layers"] = None if result.layers is None else result.layers.detach().cpu().tolist()
     return out | {
         "method": result.method,
@@ -137,7 +136,7 @@ def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribu
     kind, values = kinds[data["kind"]], {k: _unpack(v) for k, v in data["fields"].items()}
     if "scores" not in tensors:
         raise ValueError("no scores")
-    source = {k: _tuples(v) if isinstance(v, list) else v for k, v in data["source"].items()}
+    source: dict[str, Any] = {k: _tuples(v) if isinstance(v, list) else v for k, v in data["source"].items()}
     source["inputs"] = {k: tuple(v) for k, v in source["inputs"].items()}
     tokens = Tokens(**source)
     if tensors["scores"].shape[-1] != len(tokens):
@@ -148,7 +147,7 @@ def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribu
 def _pack(value: Any) -> Any:
     """A value as JSON that `_unpack` can turn back."""
     if isinstance(value, Target):
-        return {"target": asdict(value)}
+        return {"target": {k: _pack(v) for k, v in asdict(value).items()}}
     if isinstance(value, tuple):
         return {"tuple": [_pack(v) for v in value]}
     if isinstance(value, list):
@@ -168,7 +167,7 @@ def _unpack(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "target" in value:
-        return Target(**value["target"])
+        return Target(**{k: _unpack(v) for k, v in value["target"].items()})
     if "tuple" in value:
         return tuple(_unpack(v) for v in value["tuple"])
     if "dict" in value:
@@ -182,7 +181,7 @@ def _unpack(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Target):
-        return asdict(value)
+        value = asdict(value)
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,7 @@
-"""Stage 6: maps, a target and its read-out row -> one score a token. `ATTRIBUTIONS` is the list of presets."""
+"""Stage 6: maps or gradients, a target and its read-out row -> one score a token. `ATTRIBUTIONS` is the list."""
 
-from mixlens.attribute.presets import ATTRIBUTIONS, Preset, preset
+from mixlens.attribute.methods import ATTRIBUTIONS, Gradient, Method, Preset, Random
+from mixlens.attribute.names import method
 from mixlens.attribute.target import Target
 
-__all__ = ["ATTRIBUTIONS", "Preset", "Target", "preset"]
+__all__ = ["ATTRIBUTIONS", "Gradient", "Method", "Preset", "Random", "Target", "method"]

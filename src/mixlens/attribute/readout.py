@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
-from mixlens.attribute.target import Target
+from mixlens.attribute.objective import quantity
+from mixlens.attribute.target import Quantity, Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import TargetError, UnknownOption, did_you_mean
 
@@ -33,7 +35,7 @@ def task_of(model: Any) -> Task:
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of a model's head. `pooled`: the rows a sequence classifier was seen to read (see `probe`)."""
+    """What is known of a model's head. `pooled`: the rows that a sequence classifier was seen to read."""
 
     task: Task
     labels: Mapping[int, str]
@@ -43,6 +45,38 @@ class Head:
     mask: int | None = None
     tokenizer: Any = None
     regression: bool = False
+    multilabel: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where one text's answer stands: `row` of the maps, `at` the position whose logits are the answer.
+
+    Both are None for extractive question answering, where the answer itself says them.
+    """
+
+    row: Rows | None
+    at: int
+    answered: bool  # the head has an answer there
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A resolved target: logits and index a part (question answering has two: start and end), and the rows."""
+
+    target: Target
+    indices: tuple[int, ...]
+    rows: tuple[Rows, ...]
+    said: Mapping[str, Any]
+    independent: bool = False
+
+    def value(self, logits: tuple[Tensor, ...], of: Quantity) -> Tensor:
+        """The explained number for this text's logits, summed over the parts."""
+        parts = [
+            quantity(z, i, self.target.foil_index, self.target.of or of, self.independent)
+            for z, i in zip(logits, self.indices, strict=True)
+        ]
+        return torch.stack(parts).sum()
 
 
 def check_target(target: Any) -> Target:
@@ -54,83 +88,128 @@ def check_target(target: Any) -> Target:
     raise TargetError(f"expected a label, an index, a token or a mixlens.Target, got {type(target).__name__}")
 
 
-def read_out(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> Rows:
-    """The query row (or "mean" of all rows) that is read out for a target. Raises TargetError, UnknownOption."""
-    n = len(tokens)
-    if readout is not None:
-        if readout in ("mean", "max"):
-            return readout  # type: ignore[no-any-return]
-        if isinstance(readout, bool) or not isinstance(readout, int) or not -n <= readout < n:
-            raise UnknownOption(f"expected readout=-{n} to {n - 1}, 'mean' or 'max', got {readout!r}")
-        return readout % n
-    if target.position is not None:
-        if head.task not in ("masked", "token", "causal"):
+def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> Reading:
+    """Where a text's answer stands. Raises TargetError, UnknownOption."""
+    row = None if readout is None else _override(readout, len(tokens))
+    if head.task == "question":
+        return Reading(row, 0, True)
+    if head.task not in ("masked", "causal", "token"):
+        if target.position is not None:
             raise TargetError(
                 f"a position means nothing for a {head.task} head; leave it out, or pass readout={target.position}"
             )
-        if not -n <= target.position < n:
-            raise TargetError(f"expected a position of -{n} to {n - 1}, got {target.position}")
-        return target.position % n
-    if head.task == "masked":
-        found = [i for i, t in enumerate(tokens.ids) if t == head.mask]
-        if len(found) != 1:
-            name = getattr(head.tokenizer, "mask_token", None) or "the mask token"
-            raise TargetError(
-                f"expected one {name} in the text of a masked language model, got {len(found)}; "
-                f"put {name} where a word is to be explained, or pass mixlens.Target(position=...)"
-            )
-        return found[0]
+        return Reading(row if row is not None else _pooled_row(head, tokens), 0, head.task == "sequence")
+    try:
+        at = _position(head, tokens, target)
+    except TargetError:
+        if row is None or target != Target():
+            raise
+        return Reading(row, 0, False)  # the row was given, and no single position has the answer
+    return Reading(at if row is None else row, at, True)
+
+
+def _override(readout: Any, n: int) -> Rows:
+    if readout == "mean" or readout == "max":
+        return readout  # type: ignore[no-any-return]
+    if isinstance(readout, bool) or not isinstance(readout, int) or not -n <= readout < n:
+        raise UnknownOption(f"expected readout=-{n} to {n - 1}, 'mean' or 'max', got {readout!r}")
+    return readout % n
+
+
+def _position(head: Head, tokens: Tokens, target: Target) -> int:
+    n = len(tokens)
+    if target.position is not None:
+        return _in_range(target.position, n)
     if head.task == "causal":
         return n - 1
-    if head.task == "sequence":
-        if head.pooled == "first":
-            return 0
-        if head.pooled == "last":
-            return max((i for i, t in enumerate(tokens.ids) if t != head.pad), default=n - 1)
-        if head.pooled == "mean":
-            return "mean"
-    if head.task == "none":
-        if head.causal:
-            return n - 1
-        if tokens.special[0]:
-            return 0
+    if head.task == "masked":
+        found = [i for i, t in enumerate(tokens.ids) if t == head.mask]
+        if len(found) == 1:
+            return found[0]
+        name = getattr(head.tokenizer, "mask_token", None) or "the mask token"
+        raise TargetError(
+            f"expected one {name} in the text of a masked language model, got {len(found)}; "
+            f"put {name} where a word is to be explained, or pass mixlens.Target(position=...)"
+        )
     raise TargetError(
-        f"no read-out row is known for a {head.task} head here; pass readout= (a token position, 'mean' or 'max')"
-        + (" or mixlens.Target(position=...)" if head.task == "token" else "")
+        f"a {head.task} head answers at every token: pass mixlens.Target(label, position=0 to {n - 1}) for one of them"
     )
 
 
-def resolve(head: Head, target: Target, logits: Tensor | None) -> tuple[Target, dict[str, Any]]:
-    """The target with its index and label filled in, and what the model says: `{"prediction", "probability"}`.
+def _in_range(position: Any, n: int) -> int:
+    if isinstance(position, bool) or not isinstance(position, int) or not -n <= position < n:
+        raise TargetError(f"expected a position of -{n} to {n - 1}, got {position!r}")
+    return position % n
 
-    `logits` (class,) are those at the read-out position. Raises TargetError.
+
+def _pooled_row(head: Head, tokens: Tokens) -> Rows:
+    n = len(tokens)
+    if head.pooled == "last":
+        return max((i for i, t in enumerate(tokens.ids) if t != head.pad), default=n - 1)
+    if head.pooled == "mean":
+        return "mean"
+    if head.pooled == "first" or (head.task == "none" and not head.causal and tokens.special[0]):
+        return 0
+    if head.task == "none" and head.causal:
+        return n - 1
+    raise TargetError(
+        f"no read-out row is known for a {head.task} head here; pass readout= (a token position, 'mean' or 'max')"
+    )
+
+
+def answer(head: Head, target: Target, read: Reading, logits: tuple[Tensor, ...] | None) -> Answer:
+    """The target with index and label filled in, the rows, and what the model says. Raises TargetError.
+
+    `logits`: (class,) at the read-out position; for question answering start and end logits, each (token,).
     """
-    if head.task in ("none", "question") or logits is None:
+    if not read.answered or logits is None:
         if target.what is not None or target.foil is not None:
             raise TargetError(
                 f"expected no target for a {head.task} head, got {target.what!r}; load the model with its "
                 "classification or language-model head"
             )
-        return target, {}
-    count = int(logits.shape[-1])
+        assert read.row is not None
+        return Answer(target, (), (read.row,), {})
+    if head.task == "question":
+        return _span(target, read, logits)
+    (z,) = logits
+    assert read.row is not None
+    rows, count = (read.row,), len(z)
     if head.regression:
-        if target.what not in (None, 0):
+        if target.what not in (None, 0) or target.foil is not None:
             raise TargetError(f"expected no target for a regression head (one output), got {target.what!r}")
-        return replace(target, index=0, label=head.labels.get(0, "output")), {"output": float(logits[0])}
-    index = int(logits.argmax()) if target.what is None else find(head, target.what, count)
+        label = head.labels.get(0, "output")
+        return Answer(replace(target, index=0, label=label), (0,), rows, {"output": float(z[0])})
+    index = int(z.argmax()) if target.what is None else find(head, target.what, count)
     foil = None if target.foil is None else find(head, target.foil, count)
     if foil is not None and foil == index:
         raise TargetError(f"expected a foil other than the target, got {target.foil!r} for both")
-    probabilities = logits.double().softmax(-1)
-    best = int(logits.argmax())
+    p = torch.sigmoid(z.double()) if head.multilabel else z.double().softmax(-1)
+    best = int(z.argmax())
     said = {
         "prediction": name(head, best),
-        "probability": float(probabilities[best]),
-        "target_probability": float(probabilities[index]),
+        "probability": float(p[best]),
+        "target_probability": float(p[index]),
     }
     if foil is not None:
-        said["foil_probability"] = float(probabilities[foil])
-    return replace(target, index=index, label=name(head, index)), said
+        said["foil_probability"] = float(p[foil])
+    return Answer(
+        replace(target, index=index, label=name(head, index), foil_index=foil), (index,), rows, said, head.multilabel
+    )
+
+
+def _span(target: Target, read: Reading, logits: tuple[Tensor, ...]) -> Answer:
+    """Extractive question answering: the argmax of start and of end, or the positions asked for; both rows."""
+    if target.what is not None or target.foil is not None:
+        raise TargetError("expected mixlens.Target(position=(start, end)) for question answering, got a label or token")
+    n = len(logits[0])
+    ends = target.position if target.position is not None else tuple(int(z.argmax()) for z in logits)
+    if not isinstance(ends, tuple) or len(ends) != 2:
+        raise TargetError(f"expected position=(start, end) for question answering, got {target.position!r}")
+    start, end = (_in_range(i, n) for i in ends)
+    rows: tuple[Rows, ...] = (start, end) if read.row is None else (read.row,)
+    said = {"answer": (start, end), "probability": float(logits[0].softmax(-1)[start] * logits[1].softmax(-1)[end])}
+    return Answer(replace(target, position=(start, end), label=f"tokens {start} to {end}"), (start, end), rows, said)
 
 
 def find(head: Head, what: str | int, count: int) -> int:

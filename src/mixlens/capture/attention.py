@@ -128,10 +128,11 @@ def _forward(
         causal=attention_mask is None and is_causal and query.shape[2] > 1,
     )
     record = module.__dict__.get(RECORDER)
-    if record is not None:
-        record(call)
+    weights = None if record is None else record(call)
     v = repeat_heads(value, call.groups)
-    if softcap is not None or position_bias is not None:  # torch's fused kernel knows neither
+    if weights is not None:  # a method wants them in the autograd graph
+        out = weights.to(v.dtype) @ v
+    elif softcap is not None or position_bias is not None:  # torch's fused kernel knows neither
         out = torch.cat([call.weights(r).to(v.dtype) @ v for r in blocks(query.shape[2], 256)], 2)
     else:
         k = repeat_heads(key, call.groups)

@@ -6,7 +6,7 @@ So one layer's tensors live at a time, however deep the model is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -29,9 +29,13 @@ class LayerPass:
     attn: Tensor | None = None  # the output projection's output, bias in
     norms: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # role -> input and output
     y: Tensor | None = None  # its output
+    args: tuple[Any, ...] = ()  # how it was called, x among them
+    kwargs: dict[str, Any] = field(default_factory=dict)
 
 
 OnLayer = Callable[[LayerPass], Tensor | None]
+OnInput = Callable[[int, Tensor], Tensor | None]
+OnCall = Callable[[int, Call], Tensor | None]
 
 
 def run(
@@ -42,8 +46,13 @@ def run(
     *,
     heads: bool = False,
     at: Sequence[int] | None = None,
+    on_input: OnInput | None = None,
+    on_call: OnCall | None = None,
 ) -> Any:
     """One pass over `inputs`; `on_layer` is called once a layer, in order, and may return a new layer output.
+
+    `on_input` may return another input for layer l. `on_call` may return attention weights, (batch, head, query,
+    key), that the layer is then computed with, so that they stand in the autograd graph.
 
     `heads`: run the whole model (its output comes back), else the base model only. `at`: a language model's logits
     are wanted at one position of each text only, (text, 1, vocabulary). Raises SelfCheckFailed when a layer does not
@@ -54,13 +63,21 @@ def run(
     current: LayerPass | None = None
     count = 0
 
-    def enter(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal current
-        current = LayerPass(count, module, args[0] if args else kwargs["hidden_states"])
+        x = args[0] if args else kwargs["hidden_states"]
+        new = None if on_input is None else on_input(count, x)
+        if new is not None:
+            args, kwargs = ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
+        x = args[0] if args else kwargs["hidden_states"]
+        current = LayerPass(count, module, x, args=args, kwargs=kwargs)
+        return None if new is None else (args, kwargs)
 
-    def record(call: Call) -> None:
-        if current is not None:
-            current.calls.append(call)
+    def record(call: Call) -> Tensor | None:
+        if current is None:
+            return None
+        current.calls.append(call)
+        return None if on_call is None else on_call(current.index, call)
 
     def keep_attn(module: torch.nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
         if current is not None:
@@ -106,6 +123,50 @@ def run(
     if count == 0:
         raise SelfCheckFailed(f"expected the layers of {type(model).__name__} to run, none did; the spec names others")
     return output
+
+
+def call_again(
+    module: torch.nn.Module, spec: Spec, args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Tensor
+) -> Call:
+    """The attention call of a layer run again on other hidden states x, all else as it was given; in x's graph.
+
+    The layer's own hooks are left out: it is not a layer of a pass.
+    """
+    attention, calls = submodule(module, spec.attention), []
+    held = attention.__dict__.get(RECORDER)
+    attention.__dict__[RECORDER] = calls.append
+    wide = _widen if x.dtype == torch.float32 else lambda t: t
+    try:
+        if args:
+            module.forward(x, *_each(args[1:], wide), **_each(dict(kwargs), wide))
+        else:
+            module.forward(**_each({**kwargs, "hidden_states": x}, wide))
+    finally:
+        attention.__dict__[RECORDER] = held
+    (call,) = calls
+    return call
+
+
+def text_of(value: Any, b: int, batch: int) -> Any:
+    """Text b of every tensor whose first axis is the batch, in whatever holds it; vectors are no batches."""
+    return _each(value, lambda t: t[b : b + 1] if t.ndim > 1 and len(t) == batch else t)
+
+
+def _each(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
+    """`value` with f of every tensor in it."""
+    if isinstance(value, Tensor):
+        return f(value)
+    if isinstance(value, Call):
+        return replace(value, **{k: _each(v, f) for k, v in vars(value).items()})
+    if isinstance(value, Mapping):
+        return {k: _each(v, f) for k, v in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(_each(v, f) for v in value)
+    return value
+
+
+def _widen(t: Tensor) -> Tensor:
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
 def _like(t: Tensor, seen: LayerPass, path: str) -> Tensor:

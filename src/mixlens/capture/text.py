@@ -102,6 +102,8 @@ def encode(data: Any, tokenizer: Any, limit: int | None = None, truncate: bool =
 
 
 def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
+    text: tuple[str, ...]
+    args: tuple[Any, ...]
     if isinstance(data, str):
         text, args = (data,), (data,)
     elif isinstance(data, Words):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,13 +46,17 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 def main() -> None:
     """Run the command line (the console script)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the rest
     app(prog_name="mixlens")
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         typer.echo(f"mixlens {mixlens.__version__}")
         raise typer.Exit
+    return asked
 
 
 @app.callback()

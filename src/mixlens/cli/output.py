@@ -32,23 +32,27 @@ def deliver(results: Any, files: dict[str, Path | None], json_file: Path | None,
     if json_file != STDOUT:
         show(*rows)
     written = []
-    with progress("writing"):
-        for number, result in enumerate(rows, start=1):
-            for write, path in files.items():
-                if path is not None:
-                    path = path.with_stem(f"{path.stem}-{number}") if several else path
-                    getattr(result, write)(path, **(plot if write == "plot" else {}))
-                    written.append(path)
-        if json_file is not None:
-            plain = [_json(result.to_dict()) for result in rows]
-            text = "[" + ",\n".join(plain) + "]\n" if several else plain[0] + "\n"
-            if json_file != STDOUT:
-                write_text(json_file, text)
-                written.append(json_file)
-    for path in written:
-        note(f"wrote {path}")
+    try:
+        with progress("writing"):
+            for number, result in enumerate(rows, start=1):
+                for write, path in files.items():
+                    if path is not None:
+                        path = path.with_stem(f"{path.stem}-{number}") if several else path
+                        getattr(result, write)(path, **(plot if write == "plot" else {}))
+                        written.append(path)
+            if json_file is not None and json_file != STDOUT:
+                written.append(write_text(json_file, _document(results)))
+    finally:
+        for path in written:
+            note(f"wrote {path}")
     if json_file == STDOUT:
-        typer.echo(text.encode(), nl=False)
+        typer.echo(_document(results).encode(), nl=False)
+
+
+def _document(results: Any) -> str:
+    if isinstance(results, list):
+        return "[" + ",\n".join(_json(result.to_dict()) for result in results) + "]\n"
+    return _json(results.to_dict()) + "\n"
 
 
 def _json(data: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,11 +44,13 @@ def check(model: str | None) -> Check:
 
 
 def _quiet() -> None:
-    """No bars and no advice while transformers loads."""
-    from transformers.utils import logging
+    """No bars, no advice and no list of retries while a model loads; what fails is said in the error."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # read on import
+    from transformers.utils import logging as transformers_logging
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
 
 
 @contextmanager

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, submodule
 from mixlens.capture.attention import Call
-from mixlens.capture.run import LayerPass
+from mixlens.capture.run import LayerPass, call_again, text_of
+from mixlens.decompose.jacobian import Jacobians, feed_forward, token_local
 from mixlens.decompose.linear import Frozen, matrix
 from mixlens.decompose.terms import Terms
-from mixlens.errors import Undefined
+from mixlens.errors import SelfCheckFailed, Undefined
 
 Stage = Literal["attention", "residual", "ln1", "ln2"]
 STAGES: tuple[Stage, ...] = ("attention", "residual", "ln1", "ln2")
@@ -37,6 +39,7 @@ class Block:
         self.x, self.attn, self.y = (t.float() if half else t for t in (seen.x, seen.attn, seen.y))
         self.norms = {r: tuple(t.float() if half else t for t in pair) for r, pair in seen.norms.items()}
         self.values = call.v.float() if half else call.v
+        self.inputs: tuple[Any, Any] = (seen.args, seen.kwargs)
 
     @cached_property
     def output(self) -> tuple[Tensor, Tensor | None]:
@@ -118,6 +121,70 @@ class Block:
             h = h * hidden[1]
         out = submodule(self.module, ffn.down)(h)
         return self._module("post_ffn")(out) if "post_ffn" in self.norms else out
+
+    def texts(self) -> Iterator[Block]:
+        """The same for each text of the batch alone."""
+        batch = len(self.x)
+        for b in range(batch):
+            one = copy.copy(self)
+            for name in ("x", "attn", "y", "norms", "values", "call", "inputs"):
+                setattr(one, name, text_of(getattr(self, name), b, batch))
+            yield one
+
+    def jacobians(self) -> Jacobians:
+        """Of query, key and value with respect to the layer's input, token by token, for a block of one text.
+
+        The layer is run again under autograd; no parameter gets a gradient. Raises SelfCheckFailed if it doesn't
+        give what it gave.
+        """
+        x = self.x.detach().requires_grad_()
+        with torch.enable_grad():
+            call = call_again(self.module, self.spec, *self.inputs, x)
+            for name in ("q", "k", "v"):
+                real, got = getattr(self.call, name), getattr(call, name)
+                off = float((got.detach() - real).abs().max())
+                if not off <= 50 * torch.finfo(real.dtype).eps * float(real.abs().max()):
+                    raise SelfCheckFailed(
+                        f"expected {type(self.module).__name__} {self.index} run again to give the same {name}, it is "
+                        f"off by {off:.1e}; the layer keeps a state or draws random numbers"
+                    )
+            return Jacobians(*(token_local(t, x) for t in (call.q, call.k, call.v)))
+
+    def rest(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """The Jacobians of `finish`: with respect to attn_i, and to x_i at a fixed attn_i; each (batch, row, dim, dim).
+
+        The first has one row only where it is the same for all (parallel layers without a norm behind the sub-block).
+        """
+
+        def at(role: str) -> tuple[Frozen, Tensor, Tensor]:
+            before, after = self.norms[role]
+            return self.norm(role), before[:, rows], after[:, rows]
+
+        norm, before, entering = at("ln1" if self.spec.order == "post" else "ln2")
+        ffn = self._ffn_jacobian(entering)
+        if "post_ffn" in self.norms:
+            last, actual, _ = at("post_ffn")
+            ffn = last.push(ffn, actual)
+        eye = torch.eye(ffn.shape[-1], dtype=ffn.dtype, device=ffn.device)
+        if self.spec.order == "post":
+            last, actual, _ = at("ln2")
+            own = last.push(norm.pull(ffn + eye, before), actual)
+        else:
+            own = norm.pull(ffn, before) + eye
+        through = eye[None, None] if self.spec.order == "parallel" else own
+        if "post_attention" in self.norms:
+            between, actual, _ = at("post_attention")
+            through = between.pull(through, actual)
+        return through, own
+
+    def _ffn_jacobian(self, entering: Tensor) -> Tensor:
+        ffn, dim = self.spec.ffn, entering.shape[-1]
+        up = [submodule(self.module, path) for path in ffn.up]
+        hidden, weights = [u(entering) for u in up], [matrix(u, dim)[0] for u in up]
+        if ffn.fused:
+            hidden, weights = list(hidden[0].chunk(2, -1)), list(weights[0].chunk(2, 0))
+        down = matrix(submodule(self.module, ffn.down), hidden[0].shape[-1])[0]
+        return feed_forward(hidden, weights, submodule(self.module, ffn.act), down)
 
     def _module(self, role: str) -> torch.nn.Module:
         module: torch.nn.Module = submodule(self.module, self.spec.norms[role])

@@ -70,3 +70,20 @@ class Frozen:
         """The whole frozen form at the actual vector: what the norm itself gives."""
         out = self.linear(actual) * self.scale(actual)[..., None]
         return out if self.bias is None else out + self.bias
+
+    def push(self, w: Tensor, actual: Tensor) -> Tensor:
+        """The norm's Jacobian N at the actual vectors (..., dim), the scale no longer frozen: N w of w (..., dim, any)."""
+        w = self._project(w.mT, actual)
+        return (w if self.gain is None else w * self.gain).mT
+
+    def pull(self, w: Tensor, actual: Tensor) -> Tensor:
+        """The same from the other side: w N of w (..., any, dim)."""
+        return self._project(w if self.gain is None else w * self.gain, actual)
+
+    def _project(self, w: Tensor, actual: Tensor) -> Tensor:
+        """The symmetric part of N, scale (I - 11'/dim - uu'/dim) with u the unscaled output; RMS: without 11'."""
+        scale = self.scale(actual)[..., None]
+        if self.kind == "layer":
+            w, actual = w - w.mean(-1, keepdim=True), actual - actual.mean(-1, keepdim=True)
+        u = actual * scale
+        return (w - (w @ u[..., None]) * (u / u.shape[-1])[..., None, :]) * scale[..., None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal
 
 from torch import Tensor
@@ -12,11 +13,12 @@ from mixlens.architectures.spec import Order
 from mixlens.mixing.alti import alti
 from mixlens.mixing.attention import attention, attention_fixed_res, attention_res
 from mixlens.mixing.effective import effective_attention
+from mixlens.mixing.hta import hta, hta_x_input
 from mixlens.mixing.norms import globenc, norm, norm_fixed_res, norm_res, norm_resln
 from mixlens.mixing.ratio import RATIOS
 from mixlens.mixing.value_zeroing import value_zeroing
 
-Needs = Literal["forward", "decompose", "finish"]
+Needs = Literal["forward", "decompose", "finish", "jacobian"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Mixing:
     symbol: str
     summary: str
     cite: str
-    needs: Needs  # the pass alone, the terms, or the rest of the layer for every pair of tokens
+    needs: Needs  # the pass alone, the terms, the rest of the layer for every pair of tokens, or its Jacobian
     rows_sum_to_one: bool = False
     holds_residual: bool = False
     signed: bool = False
@@ -35,7 +37,8 @@ class Mixing:
 
     def options(self) -> dict[str, Any]:
         """Option name -> default, read from the function's keyword-only arguments."""
-        return dict(self.function.__kwdefaults__ or {})
+        parameters = signature(self.function).parameters.values()  # `__kwdefaults__` is lost in a decorated function
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 MIXING: dict[str, Mixing] = {
@@ -114,5 +117,21 @@ MIXING: dict[str, Mixing] = {
         "Mohebbi 2023, Eq. 10",
         "finish",
         rows_sum_to_one=True,
+    ),
+    "hta": Mixing(
+        hta,
+        "HTA",
+        "Frobenius norm of the layer's Jacobian between two tokens",
+        "Brunner 2020",
+        "jacobian",
+        holds_residual=True,
+    ),
+    "hta_x_input": Mixing(
+        hta_x_input,
+        "HTA x Inputs",
+        "the same with the input's dimensions scaled by the input",
+        "Modarressi 2022, Eq. 18",
+        "jacobian",
+        holds_residual=True,
     ),
 }

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Rectangle
 
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.files import replacing
@@ -119,8 +121,9 @@ def _text(attr: Attribution) -> Figure:
     scale = reading.scale(shown)
     size, line, margin = 12, 0.3, 0.15
     figure = Figure(figsize=(_WIDTH, 1))
-    renderer: Any = FigureCanvasAgg(figure).get_renderer()
-    font = matplotlib.font_manager.FontProperties(family=families(), size=size)  # type: ignore[attr-defined]
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
+    font = FontProperties(family=families(), size=size)
 
     def measure(text: str) -> float:
         width: float = renderer.get_text_width_height_descent(text, font, ismath=False)[0]
@@ -149,7 +152,7 @@ def _text(attr: Attribution) -> Figure:
     for x, y, width, piece, part in placed:
         at = top + line * y
         fill, ink = ("ffffff", "8a8a8a") if part.special else (scale.hex(part.score), scale.ink(part.score))
-        axes.add_patch(matplotlib.patches.Rectangle((x, at), width, line * 0.86, color=f"#{fill}", linewidth=0))  # type: ignore[attr-defined]
+        axes.add_patch(Rectangle((x, at), width, line * 0.86, color=f"#{fill}", linewidth=0))
         heatmaps.write(axes, x + 0.03, at + line * 0.65, piece, size=size, color=f"#{ink}", va="baseline")
     _legend(axes, scale, margin, height - 0.3)
     return figure
@@ -169,5 +172,5 @@ def _legend(axes: Any, scale: colors.Scale, x: float, y: float) -> None:
     left = x + 0.08 + 0.07 * len(low)
     for i, step in enumerate(scale.steps(60)):
         box = (left + i * 0.025, y - 0.05)
-        axes.add_patch(matplotlib.patches.Rectangle(box, 0.026, 0.1, color=f"#{scale.hex(step)}", linewidth=0))  # type: ignore[attr-defined]
+        axes.add_patch(Rectangle(box, 0.026, 0.1, color=f"#{scale.hex(step)}", linewidth=0))
     heatmaps.write(axes, left + 1.58, y, high, size=8, color="#555555", va="center")

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from mixlens.view import colors, reading
 from mixlens.view.fonts import drawable, families
@@ -18,7 +19,7 @@ from mixlens.view.fonts import drawable, families
 if TYPE_CHECKING:
     from mixlens.results import LayerMaps
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = NDArray[np.float64]
 _PANEL = 160  # tokens a side of a panel; longer texts are pooled
 _LINES = 4000  # of a graph, over all layers
 
@@ -31,12 +32,12 @@ def canvas(width: float, height: float, title: str) -> tuple[Figure, Any]:
     return figure, figure.add_subplot()
 
 
-def write(axes: Any, x: float, y: float, text: str, *, size: float, **more: Any) -> None:
+def write(axes: Any, x: float, y: float, text: str, *, size: float | int, **more: Any) -> None:
     """Text at data coordinates, never read as a formula."""
     axes.text(x, y, drawable(text), fontsize=size, family=families(), parse_math=False, **more)
 
 
-def ticks(axis: Any, labels: list[str], points: float, rotation: float = 0) -> None:
+def ticks(axis: Any, labels: list[str], points: float, rotation: int = 0) -> None:
     """A label a place, or every second, third, ... where `points` (72 an inch) leave no room for all."""
     step = max(1, math.ceil(6.5 * len(labels) / max(points, 1)))
     size = min(9.0, max(5.0, 0.8 * points / max(1, len(labels) / step)))
@@ -112,7 +113,8 @@ def rows(maps: LayerMaps, row: int | str) -> Figure:
     values = reading.values(maps.row(row))
     panels = values.swapaxes(0, 1) if values.ndim == 3 else values[None]
     names = [drawable(t) for t in reading.labels(maps)]
-    title = f"{reading.heading(maps)}\n{row_name(maps, row)}"
+    shown = _into(maps, row) if isinstance(row, int) else "the largest over all query rows"
+    title = f"{reading.heading(maps)}\n{shown}"
     return layer_token(panels, names, title, head=maps.heads is not None)
 
 
@@ -152,7 +154,7 @@ def graph(maps: LayerMaps, row: int | str | None = None) -> Figure:
     names = [drawable(t) for t in reading.labels(maps)]
     width = min(14.0, max(4.0, 0.36 * max(queries, keys) + 1))
     height = min(10.0, 0.62 * layers)
-    shown = row_name(maps, row) if isinstance(row, int) else f"{len(order)} of {sizes.size} weights, the largest"
+    shown = _into(maps, row) if isinstance(row, int) else f"{len(order)} of {sizes.size} weights, the largest"
     shown += ", head mean" if maps.heads else ""
     figure, axes = canvas(width, height + 1.4, f"{reading.heading(maps)}\n{shown}")
     shares = sizes[order] / (scale.top or 1)
@@ -170,13 +172,8 @@ def graph(maps: LayerMaps, row: int | str | None = None) -> Figure:
     return figure
 
 
-def row_name(maps: LayerMaps, row: int | str | None) -> str:
-    """What a row shows, in words."""
-    if not isinstance(row, int):
-        return "the largest over all query rows"
-    queries = maps.scores.shape[-2]
-    name = reading.labels(maps)[row] if queries == len(maps.display) else f"row {row}"
-    return f"what flows into {name} (token {row % queries})"
+def _into(maps: LayerMaps, row: int) -> str:
+    return f"what flows into {reading.row_name(maps, row)}"
 
 
 def _title(figure: Figure, text: str) -> None:

@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -28,6 +28,7 @@ _TOP = 6
 _OPEN = 80  # tokens up to which the table of all is unfolded
 _NAMED = 48  # tokens up to which a picture has its tokens beside it
 _CELL = 15  # pixels a token there
+_SIDE = 340  # pixels a picture otherwise; a browser that made it smaller would skip tokens
 _PIXELS = 5_000_000  # of all pictures of a page, at most about one byte each before compression
 
 
@@ -65,11 +66,11 @@ def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
 
 def fragment(result: Attribution | LayerMaps) -> str:
     """A piece of HTML for a notebook."""
-    if hasattr(result, "aggregation"):
-        return _fill("maps_fragment.html", **_row(result), heading=reading.heading(result))
+    if hasattr(result, "aggregation"):  # layer maps; to ask for the class would import what imports this
+        found = cast("LayerMaps", result)
+        return _fill("maps_fragment.html", **_row(found), heading=reading.heading(found))
     shown = reading.parts(result)
-    top = _rows(reading.ranked([p for p in shown if not p.special] or shown, _TOP), shown)
-    return _fill("attribution_fragment.html", **_text(result, shown), top=top, tokens=_tokens(result))
+    return _fill("attribution_fragment.html", **_text(result, shown), tokens=_tokens(result))
 
 
 @cache
@@ -96,8 +97,7 @@ def _text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
         "words": [_colored(p, scale) for p in shown],
         "legend": _legend(scale),
         "heading": reading.heading(attr),
-        "method": attr.method,
-        "target": reading.visible(reading.target(attr) or ""),
+        "goal": reading.visible(reading.goal(attr) or ""),
         "words_known": attr.offsets is not None,
         "dropped": attr.source.dropped,
     }
@@ -146,20 +146,20 @@ def _row_of(name: str, score: float, special: bool, scale: colors.Scale) -> dict
 def _pictures(maps: LayerMaps) -> dict[str, Any]:
     scores = reading.values(maps.scores)
     scores = scores.mean(1) if maps.heads else scores
-    side = min(512, int((_PIXELS / len(scores)) ** 0.5))
+    side = min(_SIDE, int((_PIXELS / len(scores)) ** 0.5))
     scores, k = pooled(scores, side)
     scale = colors.scale(scores.ravel())
     names = reading.labels(maps, 14)
     named = k == 1 and max(scores.shape[1:]) <= _NAMED
     notes = ["mean over the heads"] if maps.heads else []
-    notes += [f"each dot is the largest of {k} × {k} tokens"] if k > 1 else []
+    notes += [f"each dot is the largest of {k} x {k} tokens"] if k > 1 else []
     return _row(maps) | {
         "pictures": [
             {
                 "name": f"layer {i + 1}",
                 "uri": _png(panel, scale),
-                "width": panel.shape[1] * _CELL if named else 340,
-                "height": panel.shape[0] * _CELL if named else round(340 * panel.shape[0] / panel.shape[1]),
+                "width": panel.shape[1] * _CELL if named else _SIDE,
+                "height": panel.shape[0] * _CELL if named else round(_SIDE * panel.shape[0] / panel.shape[1]),
                 "rows": names if named and len(names) == panel.shape[0] else [],
                 "columns": names if named and len(names) == panel.shape[1] else [],
             }
@@ -183,7 +183,7 @@ def _by_layer(rows: Array, names: list[str]) -> dict[str, Any]:
     return {
         "name": "layers (up) by tokens (across)",
         "uri": _png(rows[::-1], scale),
-        "width": rows.shape[1] * _CELL * 1.4 if named else 720,
+        "width": rows.shape[1] * _CELL * 1.4 if named else max(720, rows.shape[1]),
         "height": layers * _CELL,
         "rows": [f"layer {i}" for i in range(layers, 0, -1)],
         "columns": names if named else [],

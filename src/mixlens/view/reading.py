@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mixlens.view import colors
@@ -83,43 +84,59 @@ def heading(result: Attribution | LayerMaps) -> str:
     return visible(" · ".join(" ".join(str(f).split()) for f in facts))
 
 
-def target(result: Attribution | LayerMaps) -> str | None:
-    """The target in words: `positive (logit)`, `positive rather than negative (logit)`."""
+def goal(result: Attribution | LayerMaps) -> str | None:
+    """What is explained: `positive`, `positive rather than negative`."""
     t = getattr(result, "target", None)
     if t is None:
         return None
     name = next((x for x in (t.label, t.what, t.index) if x is not None), "prediction")
-    foil = f" rather than {t.foil}" if t.foil is not None else ""
-    place = f" at position {t.position}" if t.position is not None else ""
-    return f"{name}{foil} ({t.of.replace('_', ' ')}{place})"
+    return f"{name} rather than {t.foil}" if t.foil is not None else str(name)
+
+
+def target(result: Attribution | LayerMaps) -> str | None:
+    """The target in words, with its quantity: `positive rather than negative (log odds)`."""
+    name, t = goal(result), getattr(result, "target", None)
+    if t is None:
+        return None
+    facts = [t.of and t.of.replace("_", " "), t.position is not None and f"position {_spell(t.position)}"]
+    known = ", ".join(f for f in facts if f)
+    return f"{name} ({known})" if known else name
 
 
 def provenance(result: Attribution | LayerMaps) -> list[tuple[str, str]]:
     """Everything that says where the numbers come from, as name and value."""
     rows: list[tuple[str, Any]] = [("method", result.method), ("aggregation", getattr(result, "aggregation", None))]
     rows += [("target", target(result)), ("options", result.options or None)]
-    rest = dict(result.meta)
+    rest = {k: v for k, v in result.meta.items() if k != "dropped"}
     rows += [(name, rest.pop(name, None)) for name in _FIRST] + sorted(rest.items(), key=lambda kv: str(kv[0]))
     if result.source.dropped:
         rows.append(("truncated", f"{result.source.dropped} tokens were cut off, as asked"))
     return [(visible(str(k).replace("_", " ")), visible(_spell(v))) for k, v in rows if v is not None]
 
 
-def values(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+def values(tensor: Tensor) -> NDArray[np.float64]:
     """A tensor of any type and device as a float64 array."""
     return tensor.detach().cpu().double().numpy()
 
 
-def readout(maps: LayerMaps) -> tuple[np.ndarray[Any, np.dtype[np.float64]], str]:
+def readout(maps: LayerMaps) -> tuple[NDArray[np.float64], str]:
     """What goes into the read-out row at each layer, (layer, token), heads averaged, and its name."""
     scores = values(maps.scores)
     scores = scores.mean(1) if scores.ndim == 4 else scores
     row = maps.meta.get("readout")
-    if isinstance(row, int) and not isinstance(row, bool) and -scores.shape[1] <= row < scores.shape[1]:
-        name = labels(maps)[row] if scores.shape[1] == len(maps.display) else str(row)
-        shown = f"what flows into {name} (token {row % scores.shape[1]})"
-        return scores[:, row], shown + (", head mean" if maps.heads else "")
-    return scores.mean(1), "mean over all query rows" + (", head mean" if maps.heads else "")
+    chosen = [i for i in (row if isinstance(row, tuple) else (row,)) if isinstance(i, int)]
+    mean = ", head mean" if maps.heads else ""
+    if chosen and all(-scores.shape[1] <= i < scores.shape[1] for i in chosen):
+        names = " and ".join(row_name(maps, i) for i in chosen)
+        return scores[:, chosen].mean(1), f"what flows into {names}{mean}"
+    return scores.mean(1), f"mean over all query rows{mean}"
+
+
+def row_name(maps: LayerMaps, row: int) -> str:
+    """A query row by its token: `[CLS] (token 0)`."""
+    queries = maps.scores.shape[-2]
+    place = f"token {row % queries}"
+    return f"{labels(maps)[row]} ({place})" if queries == len(maps.display) else place
 
 
 def number(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ class TextPass:
     tokens: Tokens
     layers: list[Tensor]
     sights: list[Sight]
-    logits: Tensor | None = None  # (class,) or (vocabulary,) at the asked position
+    logits: tuple[Tensor, ...] | None = None  # (class,) or (vocabulary,) at the asked position; QA: start and end
 
 
 @torch.no_grad()
@@ -49,19 +49,12 @@ def through(
     `on_block` gives (batch, ..., query, key) if `square`, else (batch, token, ...). `answers`: the position of each
     text where the head's answer is read; without them the head is not run. Raises UnknownOption, NotFinite.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
-    if answers is not None and getattr(model.config, "pad_token_id", None) is None:
-        batch_size = 1  # some heads find the last token by the padding token, and refuse batches without one
     out = [TextPass(tokens, [], []) for tokens in texts]
-    groups = list(buckets(texts, batch_size))
-    done, total = 0, len(groups) * layer_count(model, spec)
-    names = accepts(base_model(model) if answers is None else model)
-    for group in groups:
-        here = [out[i] for i in group]
+    layers = layer_count(model, spec)
+    for done, total, members, inputs in groups(model, texts, batch_size, pad, head=answers is not None):
+        here = [out[i] for i in members]
 
-        def on_layer(seen: LayerPass, here: list[TextPass] = here) -> None:
-            nonlocal done
+        def on_layer(seen: LayerPass, here: list[TextPass] = here, before: int = done - 1, total: int = total) -> None:
             block = Block(spec, seen)
             scores = None if on_block is None else on_block(block).cpu()
             visible = block.call.visible()
@@ -70,17 +63,40 @@ def through(
                 one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], n))
                 if scores is not None:
                     one.layers.append((scores[b, ..., :n, :n] if square else scores[b, :n]).clone())
-            done += 1
             if progress is not None:
-                progress(done, total)
+                progress(before * layers + seen.index + 1, total * layers)
 
-        inputs = collate([one.tokens for one in here], pad_id(model) if pad is None else pad, model.device, names)
-        at = None if answers is None else [answers[i] for i in group]
+        at = None if answers is None else [answers[i] for i in members]
         result = run(model, spec, inputs, on_layer, heads=at is not None, at=at)
-        logits = None if at is None else getattr(result, "logits", None)
         for b, one in enumerate(here):
             if not all(bool(torch.isfinite(t).all()) for t in one.layers):
                 raise not_finite(model, "a score")
-            if logits is not None and at is not None:
-                one.logits = (logits[b] if logits.ndim == 2 else logits[b, at[b] if logits.shape[1] > 1 else 0]).cpu()
+            if at is not None:
+                one.logits = part_logits(result, b, at[b], len(one.tokens))
     return out
+
+
+def groups(
+    model: Any, texts: Sequence[Tokens], batch_size: int, pad: int | None, *, head: bool
+) -> Iterator[tuple[int, int, list[int], dict[str, Tensor]]]:
+    """`(number, how many, indices of the texts, model inputs)` of each batch, by length. Raises UnknownOption."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
+    if head and getattr(model.config, "pad_token_id", None) is None:
+        batch_size = 1  # some heads find the last token by the padding token, and refuse batches without one
+    names = accepts(model if head else base_model(model))
+    batches = list(buckets(texts, batch_size))
+    for number, members in enumerate(batches, 1):
+        chosen = [texts[i] for i in members]
+        inputs = collate(chosen, pad_id(model) if pad is None else pad, model.device, names)
+        yield number, len(batches), members, inputs
+
+
+def part_logits(output: Any, b: int, at: int, n: int) -> tuple[Tensor, ...] | None:
+    """The logits of text b's answer: (class,), or start and end logits (token,) each; None without a head."""
+    if getattr(output, "start_logits", None) is not None:
+        return output.start_logits[b, :n], output.end_logits[b, :n]
+    logits = getattr(output, "logits", None)
+    if logits is None:
+        return None
+    return (logits[b] if logits.ndim == 2 else logits[b, at if logits.shape[1] > 1 else 0],)

@@ -1,0 +1,122 @@
+"""Gradient, CAT and attention-gradient methods: pure functions of one text's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.attribute.readout import Rows
+from mixlens.errors import UnknownOption
+
+Scores = tuple[Float[Tensor, " token"], Float[Tensor, "layer token"] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class TextGraph:
+    """One text's hidden states and attention weights, with the gradients of the explained number.
+
+    `hidden[k]`, `gradients[k]` (token, dim): the input of layer k; the last is the last layer's output.
+    `weights[k]`, `weight_gradients[k]` (head, query, key): attention of layer k. What a method did not ask for is empty.
+    """
+
+    hidden: Sequence[Tensor]
+    gradients: Sequence[Tensor]
+    weights: Sequence[Tensor]
+    weight_gradients: Sequence[Tensor]
+    rows: tuple[Rows, ...]
+
+
+def take(matrix: Float[Tensor, "*axes query key"], rows: tuple[Rows, ...]) -> Float[Tensor, "*axes key"]:
+    """The read-out rows of a matrix, summed (question answering reads two)."""
+    parts = []
+    for row in rows:
+        if isinstance(row, int):
+            parts.append(matrix[..., row, :])
+        else:
+            parts.append(matrix.mean(-2) if row == "mean" else matrix.amax(-2))
+    return torch.stack(parts).sum(0)
+
+
+def saliency(graph: TextGraph) -> Scores:
+    """||g_i * x_i||_2, gradient times input (Modarressi 2022, Eq. 17)."""
+    return (graph.gradients[0] * graph.hidden[0]).norm(dim=-1), None
+
+
+def grad_l2(graph: TextGraph) -> Scores:
+    """||g_i||_2."""
+    return graph.gradients[0].norm(dim=-1), None
+
+
+def grad_sum(graph: TextGraph, *, absolute: bool = False) -> Scores:
+    """sum_k g_ik; its absolute value with `absolute` (Abnar & Zuidema 2020's "input gradients")."""
+    return _maybe_absolute(graph.gradients[0].sum(-1), absolute), None
+
+
+def grad_x_input(graph: TextGraph, *, absolute: bool = False) -> Scores:
+    """sum_k g_ik x_ik; its absolute value with `absolute` (Ferrando 2022, App. B)."""
+    return _maybe_absolute((graph.gradients[0] * graph.hidden[0]).sum(-1), absolute), None
+
+
+def cat(graph: TextGraph, *, indexing: Literal["output", "input"] = "output") -> Scores:
+    """CAT: sum over layers of sum_k g^l_ik h^l_ik (Qiang 2022, Eq. 8-9).
+
+    `indexing="output"`: h^1 to h^L as in the paper; at h^L only the read-out tokens have a gradient. "input": each
+    layer's input, h^0 to h^(L-1), as in the authors' code. Raises UnknownOption.
+    """
+    layers = _cats(graph, indexing)
+    return layers.sum(0), layers
+
+
+def attcat(
+    graph: TextGraph,
+    *,
+    indexing: Literal["output", "input"] = "output",
+    weights: Literal["received", "readout"] = "received",
+) -> Scores:
+    """AttCAT: CAT of each layer times the attention that the token has there (Qiang 2022, Eq. 10-11).
+
+    `weights="received"`: the attention that it receives, mean over heads and queries (authors' code); "readout": that
+    of the read-out row. `indexing` as in `cat`. Raises UnknownOption.
+    """
+    if weights not in ("received", "readout"):
+        raise UnknownOption(f"expected weights='received' or 'readout' for attcat, got {weights!r}")
+    means = [a.mean(0) for a in graph.weights]
+    received = torch.stack([m.mean(0) if weights == "received" else take(m, graph.rows) for m in means])
+    layers = _cats(graph, indexing) * received
+    return layers.sum(0), layers
+
+
+def _cats(graph: TextGraph, indexing: str) -> Float[Tensor, "layer token"]:
+    if indexing not in ("output", "input"):
+        raise UnknownOption(f"expected indexing='output' (paper) or 'input' (authors' code), got {indexing!r}")
+    which = slice(1, None) if indexing == "output" else slice(None, -1)
+    pairs = zip(graph.hidden[which], graph.gradients[which], strict=True)
+    return torch.stack([(h * g).sum(-1) for h, g in pairs])
+
+
+def grads(graph: TextGraph) -> Scores:
+    """Head mean of the gradient of the last layer's attention, read-out row (Qiang 2022, Figure 2)."""
+    return take(graph.weight_gradients[-1].mean(0), graph.rows), None
+
+
+def att_grads(graph: TextGraph) -> Scores:
+    """Sum over layers of the head mean of gradient times attention, read-out row (Qiang 2022, Figure 2)."""
+    both = zip(graph.weights, graph.weight_gradients, strict=True)
+    layers = torch.stack([take((a * g).mean(0), graph.rows) for a, g in both])
+    return layers.sum(0), layers
+
+
+def grad_sam(graph: TextGraph) -> Scores:
+    """Mean over layers, heads and keys of attention times its positive gradient, a token's own row (Barkan 2021)."""
+    both = zip(graph.weights, graph.weight_gradients, strict=True)
+    layers = torch.stack([(a * g.clamp_min(0)).mean((0, 2)) for a, g in both])
+    return layers.mean(0), layers
+
+
+def _maybe_absolute(scores: Tensor, absolute: bool) -> Tensor:
+    return scores.abs() if absolute else scores

@@ -1,0 +1,189 @@
+"""The table of attribution methods: one line a method. What runs a line is chosen by its class (`runners`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mixlens.architectures.spec import Order
+from mixlens.attribute import gradients
+from mixlens.attribute.target import Quantity
+from mixlens.errors import Undefined
+from mixlens.mixing import MIXING
+
+
+@dataclass(frozen=True)
+class Method:
+    """The facts about an attribution method. `class_specific`: the scores depend on the target, not only on its row."""
+
+    name: str
+    summary: str
+    cite: str
+    signed: bool = False
+    class_specific: bool = False
+
+    @property
+    def needs(self) -> str:
+        """What the method needs of the model."""
+        return "forward"
+
+    def options(self) -> dict[str, Any]:
+        """The method's own options and their defaults."""
+        return {}
+
+    def for_order(self, order: Order) -> Method:
+        """The method as it stands for a layer order. Raises Undefined."""
+        return self
+
+
+@dataclass(frozen=True)
+class Preset(Method):
+    """A mixing method, how its layers are put together, and the read-out row.
+
+    `pre`: the preset for layers without norms behind their residual sums, where it differs.
+    """
+
+    mixing: str = ""
+    aggregation: str = "rollout"
+    how: Mapping[str, Any] = field(default_factory=dict)
+    pre: Preset | None = None
+
+    @property
+    def needs(self) -> str:
+        return MIXING[self.mixing].needs
+
+    def options(self) -> dict[str, Any]:
+        own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in ("normalize", "per_head")}
+        return {**own, "receptive_field": None}
+
+    def for_order(self, order: Order) -> Preset:
+        chosen = self.pre if order != "post" and self.pre is not None else self
+        if order not in MIXING[chosen.mixing].orders:
+            raise Undefined(
+                f"{chosen.mixing} is defined for {', '.join(MIXING[chosen.mixing].orders)}-LN layers, this model's are "
+                f"{order}-LN: no norm follows their residual sum; use norm_res or globenc"
+            )
+        return chosen
+
+
+@dataclass(frozen=True)
+class Random(Method):
+    """Uniform random scores: the baseline of every table."""
+
+    def options(self) -> dict[str, Any]:
+        return {"seed": 0}
+
+
+@dataclass(frozen=True)
+class Gradient(Method):
+    """A pure function of one text's graph (`gradients.TextGraph`).
+
+    `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them) or "weights" (attention too).
+    """
+
+    function: Callable[..., gradients.Scores] = gradients.saliency
+    reads: Literal["input", "hidden", "weights"] = "input"
+    of: Quantity = "logit"
+    class_specific: bool = True
+
+    @property
+    def needs(self) -> str:
+        return "backward"
+
+    def options(self) -> dict[str, Any]:
+        own = dict(self.function.__kwdefaults__ or {})
+        return {**own, "layer": 0} if self.reads == "input" else {**own, "mask_special": False}
+
+
+_ROLL = {"residual": None, "normalize": False, "head": None}
+_ROWS = {**_ROLL, "normalize": True}
+_HALF = {**_ROLL, "residual": 0.5}
+
+
+def _table(*methods: Method) -> dict[str, Method]:
+    return {m.name: m for m in methods}
+
+
+ATTRIBUTIONS: dict[str, Method] = _table(
+    Preset("attention", "last layer's attention", "Vaswani 2017", mixing="attention", aggregation="layer", how={"k": -1}),
+    Preset(
+        "attention_rollout",
+        "attention with half residual, rolled out",
+        "Abnar & Zuidema 2020",
+        mixing="attention",
+        how=_HALF,
+    ),
+    Preset(
+        "norm_rollout",
+        "row-normalised norm_resln, rolled out (pre-LN: norm_res)",
+        "Kobayashi 2021; Ferrando 2022",
+        mixing="norm_resln",
+        how=_ROWS,
+        pre=Preset(
+            "norm_rollout", "row-normalised norm_res, rolled out", "Kobayashi 2021", mixing="norm_res", how=_ROWS
+        ),
+    ),
+    Preset(
+        "globenc",
+        "globenc maps, rolled out (pre-LN: row-normalised, since the next norm undoes a row's scale)",
+        "Modarressi 2022",
+        mixing="globenc",
+        how=_ROLL,
+        pre=Preset("globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", how=_ROWS),
+    ),
+    Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", how=_ROLL),
+    Preset("value_zeroing", "value_zeroing maps, rolled out", "Mohebbi 2023", mixing="value_zeroing", how=_ROLL),
+    Gradient(
+        "cat",
+        "gradient times hidden state, summed over layers",
+        "Qiang 2022, Eq. 8-9",
+        signed=True,
+        function=gradients.cat,
+        reads="hidden",
+    ),
+    Gradient(
+        "attcat",
+        "cat times the attention that a token receives",
+        "Qiang 2022, Eq. 10-11",
+        signed=True,
+        function=gradients.attcat,
+        reads="weights",
+    ),
+    Gradient(
+        "grads",
+        "gradient of the last layer's attention, read-out row",
+        "Qiang 2022, Figure 2",
+        signed=True,
+        function=gradients.grads,
+        reads="weights",
+    ),
+    Gradient(
+        "att_grads",
+        "gradient times attention, summed over layers, read-out row",
+        "Qiang 2022, Figure 2",
+        signed=True,
+        function=gradients.att_grads,
+        reads="weights",
+    ),
+    Gradient(
+        "grad_sam",
+        "attention times its positive gradient, a token's own row",
+        "Barkan 2021",
+        function=gradients.grad_sam,
+        reads="weights",
+    ),
+    Gradient("saliency", "L2 norm of gradient times input", "Modarressi 2022, Eq. 17", function=gradients.saliency),
+    Gradient("grad_l2", "L2 norm of the gradient", "Ferrando 2022", function=gradients.grad_l2),
+    Gradient(
+        "grad_sum", "sum of the gradient over dimensions", "Abnar & Zuidema 2020", signed=True, function=gradients.grad_sum
+    ),
+    Gradient(
+        "grad_x_input",
+        "gradient times input, summed over dimensions",
+        "Shrikumar 2016",
+        signed=True,
+        function=gradients.grad_x_input,
+    ),
+    Random("random", "uniform random scores, seeded: the baseline of every table", "-"),
+)

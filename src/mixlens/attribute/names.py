@@ -1,0 +1,52 @@
+"""A method's name to its line of the table, or to a composition of mixing method and aggregation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mixlens.aggregate import AGGREGATIONS
+from mixlens.attribute.methods import ATTRIBUTIONS, Method, Preset
+from mixlens.errors import UnknownMethod, did_you_mean
+from mixlens.mixing import MIXING
+
+
+def method(name: str) -> Method:
+    """The method of a name: a line of the table, or `"M+rollout"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"`.
+
+    Raises UnknownMethod.
+    """
+    if name in ATTRIBUTIONS:
+        return ATTRIBUTIONS[name]
+    if not isinstance(name, str) or "+" not in name:
+        hint = did_you_mean(name, ATTRIBUTIONS)
+        if name in MIXING:
+            hint = f"; {name} is a mixing method: ask for '{name}+rollout' or '{name}+layer:-1'"
+        raise UnknownMethod(f"no attribution method {name!r}{hint}")
+    mixing, _, how = name.partition("+")
+    if mixing not in MIXING:
+        raise UnknownMethod(f"no mixing method {mixing!r} in {name!r}{did_you_mean(mixing, MIXING)}")
+    aggregation, _, argument = how.partition(":")
+    if aggregation not in AGGREGATIONS:
+        raise UnknownMethod(f"no aggregation {aggregation!r} in {name!r}{did_you_mean(aggregation, AGGREGATIONS)}")
+    if (aggregation == "layer") != bool(argument):
+        raise UnknownMethod(f"expected '{mixing}+layer:k' with a layer number, or no ':', got {name!r}")
+    options: dict[str, Any] = {}
+    if aggregation == "layer":
+        try:
+            options = {"k": int(argument)}
+        except ValueError:
+            raise UnknownMethod(f"expected a layer number in {name!r}, got {argument!r}") from None
+    if aggregation == "rollout":
+        options = {"residual": None, "normalize": False, "head": None}
+    facts = MIXING[mixing]
+    return Preset(
+        name,
+        f"{facts.summary}, {how}",
+        facts.cite,
+        signed=facts.signed,
+        mixing=mixing,
+        aggregation=aggregation,
+        how=options,
+    )
+
+

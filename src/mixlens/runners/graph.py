@@ -1,0 +1,76 @@
+"""Gradient methods on texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from mixlens.attribute.gradients import TextGraph
+from mixlens.attribute.methods import Gradient
+from mixlens.attribute.readout import Answer, answer
+from mixlens.capture.run import layer_count
+from mixlens.errors import TargetError, UnknownOption
+from mixlens.results import Attribution
+from mixlens.runners.backward import differentiate
+from mixlens.runners.request import Request, provenance, result
+
+
+def attributions(lens: Any, ask: Request) -> list[Attribution]:
+    """The method's Attribution of every text, one forward and one backward pass a batch. Raises TargetError."""
+    method = ask.method
+    assert isinstance(method, Gradient)
+    need_answer(lens, ask)
+    layer = checked_layer(lens, ask.options.get("layer", 0))
+    hide = [t.special for t in ask.texts] if ask.options.get("mask_special") else None
+    own = {k: v for k, v in ask.options.items() if k not in ("layer", "mask_special")}
+    # Hiding tokens makes another pass than the one that predicts: the prediction comes from the real one.
+    fixed = None if hide is None else predictions(lens, ask)
+
+    def resolve(i: int, logits: tuple[Tensor, ...]) -> Answer:
+        return answer(lens.head, ask.target, ask.reads[i], logits) if fixed is None else fixed[i]
+
+    def use(i: int, graph: TextGraph, said: Answer, value: Tensor) -> Attribution:
+        scores, layers = method.function(graph, **own)
+        meta = {**provenance(lens, ask.texts[i]), "of": said.target.of or method.of, "value": float(value)}
+        return result(ask, ask.texts[i], scores, layers, said, meta)
+
+    return differentiate(
+        lens.model,
+        lens.spec,
+        ask.texts,
+        ask.answers,
+        resolve,
+        use,
+        of=method.of,
+        layer=layer,
+        all_hidden=method.reads != "input",
+        weights=method.reads == "weights",
+        hide=hide,
+        pad=lens.pad,
+        batch_size=ask.batch_size,
+        progress=ask.progress,
+    )
+
+
+def predictions(lens: Any, ask: Request) -> list[Answer]:
+    """The answers of the plain passes."""
+    ran = lens.through(ask.texts, None, batch_size=ask.batch_size, answers=ask.answers)
+    return [answer(lens.head, ask.target, read, one.logits) for read, one in zip(ask.reads, ran, strict=True)]
+
+
+def need_answer(lens: Any, ask: Request) -> None:
+    """Raises TargetError where there is no answer to explain."""
+    if not all(read.answered for read in ask.reads):
+        raise TargetError(
+            f"{ask.name} explains a model's answer, got a {lens.head.task} head without one here; load the model with "
+            "its classification or language-model head, or pass mixlens.Target(position=...)"
+        )
+
+
+def checked_layer(lens: Any, layer: Any) -> int:
+    """The layer whose input is the variable, negatives counted from the end. Raises UnknownOption."""
+    count = layer_count(lens.model, lens.spec)
+    if isinstance(layer, bool) or not isinstance(layer, int) or not -count <= layer < count:
+        raise UnknownOption(f"expected layer=-{count} to {count - 1}, got {layer!r}")
+    return layer % count

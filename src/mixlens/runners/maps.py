@@ -1,0 +1,85 @@
+"""Mixing maps of texts, and the presets that read a row of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mixlens.attribute.gradients import take
+from mixlens.attribute.methods import Preset, Random
+from mixlens.attribute.readout import answer
+from mixlens.decompose import Block
+from mixlens.errors import ModelError
+from mixlens.mixing import MIXING
+from mixlens.results import Attribution, LayerMaps
+from mixlens.runners.passes import TextPass
+from mixlens.runners.request import Request, provenance, result
+
+
+def mapper(method: str, options: Mapping[str, Any]) -> Callable[[Block], Tensor]:
+    """The mixing method as a function of a Block alone."""
+    return lambda block: MIXING[method].function(block, **options)
+
+
+def layer_maps(lens: Any, one: TextPass, method: str, options: Mapping[str, Any]) -> LayerMaps:
+    """The LayerMaps of one text. Raises ModelError for maps that are zero everywhere."""
+    facts = MIXING[method]
+    scores = torch.stack(one.layers)
+    meta = provenance(lens, one.tokens)
+    zero = (scores == 0).all(-1)
+    if facts.needs != "forward" and bool(zero.any()):
+        if bool(zero.all()):
+            raise ModelError(f"{method} is zero everywhere: no token reaches any other; the model ignores its input")
+        meta["zero_rows"] = tuple(tuple(row) for row in zero.nonzero().tolist())
+    causal = len(one.tokens) > 1 and all(s.causal for s in one.sights)
+    return LayerMaps(
+        source=one.tokens,
+        scores=scores,
+        method=method,
+        options=dict(options),
+        meta=meta,
+        rows_sum_to_one=facts.rows_sum_to_one and options.get("normalize") is not False,
+        holds_residual=facts.holds_residual,
+        signed=facts.signed,
+        causal=causal,
+        windows=tuple(s.window for s in one.sights) if causal and all(s.plain for s in one.sights) else None,
+    )
+
+
+def attributions(lens: Any, ask: Request) -> list[Attribution]:
+    """The preset's Attribution of every text: maps aggregated, the row read out."""
+    preset = ask.method
+    assert isinstance(preset, Preset)
+    own = {k: v for k, v in ask.options.items() if k != "receptive_field"}
+    ran = lens.through(
+        ask.texts, mapper(preset.mixing, own), batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers
+    )
+    out = []
+    for read, one in zip(ask.reads, ran, strict=True):
+        said = answer(lens.head, ask.target, read, one.logits)
+        maps = layer_maps(lens, one, preset.mixing, own)
+        asked = ask.options.get("receptive_field")
+        field = maps.windows is not None if asked is None else bool(asked)
+        maps = getattr(maps, preset.aggregation)(**preset.how, receptive_field=field)
+        rows = take(maps.scores, said.rows)
+        meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
+        layers = None if preset.aggregation == "layer" else rows
+        out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
+    return out
+
+
+def random_scores(lens: Any, ask: Request) -> list[Attribution]:
+    """Uniform random scores; a text has its own whatever its batch."""
+    assert isinstance(ask.method, Random)
+    seed = ask.options.get("seed", 0)
+    ran = lens.through(ask.texts, None, batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers)
+    out = []
+    for read, one in zip(ask.reads, ran, strict=True):
+        said = answer(lens.head, ask.target, read, one.logits)
+        scores = torch.from_numpy(np.random.default_rng([seed, *one.tokens.ids]).random(len(one.tokens)))
+        out.append(result(ask, one.tokens, scores, None, said, provenance(lens, one.tokens)))
+    return out

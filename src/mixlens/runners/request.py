@@ -1,0 +1,134 @@
+"""One call of `Lens.attribute`, checked, and the way from raw scores to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from torch import Tensor
+
+from mixlens.architectures.spec import Order
+from mixlens.attribute import Method, method
+from mixlens.attribute.readout import Answer, Reading, reading
+from mixlens.attribute.target import Target
+from mixlens.capture.text import Tokens
+from mixlens.errors import Undefined, UnknownMethod, UnknownOption, did_you_mean
+from mixlens.mixing import MIXING, Mixing
+from mixlens.results import Attribution
+from mixlens.runners.passes import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked of which texts. `options`: the method's own; the rest are those that every method has."""
+
+    name: str
+    method: Method
+    options: Mapping[str, Any]
+    target: Target
+    texts: Sequence[Tokens]
+    reads: Sequence[Reading]
+    normalize: bool = True
+    batch_size: int = 32
+    progress: Progress | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
+
+    @property
+    def answers(self) -> list[int]:
+        """Where each text's answer is read."""
+        return [read.at for read in self.reads]
+
+
+def request(
+    lens: Any,
+    name: str,
+    asked: Mapping[str, Any],
+    target: Target,
+    texts: Sequence[Tokens],
+    batch_size: int,
+    progress: Progress | None,
+) -> Request:
+    """A checked Request. Raises UnknownMethod, UnknownOption, Undefined, TargetError."""
+    chosen = method(name).for_order(lens.spec.order)
+    own = chosen.options()
+    refuse_unknown(name, asked, {**own, "readout": None, "normalize": True})
+    return Request(
+        name=name,
+        method=chosen,
+        options={k: v for k, v in asked.items() if k in own},
+        target=target,
+        texts=texts,
+        reads=[reading(lens.head, tokens, target, asked.get("readout")) for tokens in texts],
+        normalize=bool(asked.get("normalize", True)),
+        batch_size=batch_size,
+        progress=progress,
+        asked=dict(asked),
+    )
+
+
+def mixing_facts(name: str, options: Mapping[str, Any], order: Order) -> Mixing:
+    """The table's line of a mixing method. Raises UnknownMethod, UnknownOption, Undefined."""
+    if name not in MIXING:
+        raise UnknownMethod(f"no mixing method {name!r}{did_you_mean(name, MIXING)}")
+    facts = MIXING[name]
+    refuse_unknown(name, options, facts.options())
+    if order not in facts.orders:
+        raise Undefined(
+            f"{name} is defined for {', '.join(facts.orders)}-LN layers, this model's are {order}-LN: no norm "
+            "follows their residual sum; use norm_res or globenc"
+        )
+    return facts
+
+
+def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raises UnknownOption for an option that the method would ignore."""
+    for option in options:
+        if option not in known:
+            has = f"its options are {', '.join(sorted(known))}" if known else "it has none"
+            raise UnknownOption(f"{name} would ignore the option {option!r}; {has}")
+
+
+def provenance(lens: Any, tokens: Tokens) -> dict[str, Any]:
+    """Where a result comes from: model, versions, how far the self-check was off, what was cut."""
+    import mixlens
+
+    return {
+        "model": lens.name,
+        "architecture": lens.model.config.model_type,
+        "dtype": str(lens.model.dtype).removeprefix("torch."),
+        "mixlens": mixlens.__version__,
+        "transformers": version("transformers"),
+        "torch": version("torch"),
+        "self_check": lens.self_check_residual,
+        **({"dropped": tokens.dropped} if tokens.dropped else {}),
+    }
+
+
+def result(
+    ask: Request,
+    tokens: Tokens,
+    scores: Tensor,
+    layers: Tensor | None,
+    answer: Answer,
+    meta: Mapping[str, Any],
+) -> Attribution:
+    """The Attribution of raw scores: divided by their sum, unless signed or unasked."""
+    share = ask.normalize and not ask.method.signed
+    row = answer.rows[0] if len(answer.rows) == 1 else answer.rows
+    return Attribution(
+        source=tokens,
+        scores=_shares(scores) if share else scores,
+        method=ask.name,
+        options=dict(ask.asked),
+        meta={**meta, "class_specific": ask.method.class_specific, "readout": row, **answer.said},
+        target=answer.target,
+        layers=_shares(layers) if share and layers is not None else layers,
+    )
+
+
+def _shares(rows: Tensor) -> Tensor:
+    """Rows divided by their sum; a row that is all zero stays so."""
+    total = rows.sum(-1, keepdim=True)
+    return rows / total.masked_fill(total == 0, 1.0)

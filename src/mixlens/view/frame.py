@@ -1,0 +1,65 @@
+"""Results as pandas tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixlens.errors import MissingExtra
+from mixlens.view import reading
+
+if TYPE_CHECKING:
+    import pandas
+
+    from mixlens.results import Attribution, LayerMaps
+
+
+def attribution(attr: Attribution) -> pandas.DataFrame:
+    """A row a token: token, score, start, end, special; for a pair also segment, the text that start and end count in.
+
+    start and end are missing where there are no offsets. `.attrs` holds method and model. Raises MissingExtra.
+    """
+    pd = _pandas()
+    spans = attr.source.spans or (None,) * len(attr.tokens)
+    columns: dict[str, Any] = {
+        "token": list(attr.tokens),
+        "score": _numbers(attr.scores),
+        "start": pd.array([s and s[1] for s in spans], dtype="Int64"),
+        "end": pd.array([s and s[2] for s in spans], dtype="Int64"),
+        "special": list(attr.special),
+    }
+    if len(attr.source.text) > 1:
+        columns["segment"] = pd.array([s and s[0] for s in spans], dtype="Int64")
+    return _with_origin(pd.DataFrame(columns), attr)
+
+
+def maps(maps: LayerMaps) -> pandas.DataFrame:
+    """A long table, a row a score: layer, (head,) query, key, score, all counted from 0. Raises MissingExtra."""
+    pd = _pandas()
+    scores = _numbers(maps.scores)
+    names = ("layer", "query", "key") if scores.ndim == 3 else ("layer", "head", "query", "key")
+    places = np.unravel_index(np.arange(scores.size), scores.shape)
+    columns = {n: p.astype(np.int32) for n, p in zip(names, places, strict=True)}
+    return _with_origin(pd.DataFrame({**columns, "score": scores.ravel()}), maps)
+
+
+def _numbers(tensor: Any) -> NDArray[np.floating[Any]]:
+    """As it is where numpy has the type (it knows no bfloat16)."""
+    tensor = tensor.detach().cpu()
+    return (tensor if tensor.dtype.itemsize >= 4 else tensor.float()).numpy()
+
+
+def _with_origin(frame: pandas.DataFrame, result: Attribution | LayerMaps) -> pandas.DataFrame:
+    target = reading.target(result)
+    frame.attrs |= {"method": result.method, "model": result.meta.get("model")} | ({"target": target} if target else {})
+    return frame
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtra('a table needs pandas, which is not installed: pip install "mixlens[pandas]"') from None
+    return pandas

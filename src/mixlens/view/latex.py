@@ -1,0 +1,92 @@
+"""Coloured text for a paper. Every character that means something to LaTeX is escaped."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mixlens.files import write_text
+from mixlens.view import colors, reading
+
+if TYPE_CHECKING:
+    from mixlens.results import Attribution
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "…": r"\ldots{}",
+    "␣": r"\textvisiblespace{}",
+    # two of these in a row would become one other sign
+    "-": "-{}",
+    "`": "`{}",
+    "'": "'{}",
+    ",": ",{}",
+    "?": "?{}",
+    "!": "!{}",
+    "\n": " ",
+    "\t": " ",
+}
+
+
+def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
+    r"""A group of `\colorbox`es to `\input`; written to `path` if given. Raises ResultFileError.
+
+    The first comment line names the packages. Words without an escape in LaTeX (ideographs, emoji) are left as they
+    are and need XeLaTeX or LuaLaTeX with a font that has them.
+    """
+    shown = reading.parts(attr)
+    scale = reading.scale(shown)
+    low, high = (reading.number(v) for v in scale.ends())
+    hue = "blue to white to orange" if scale.signed else "white to orange"
+    lines = [
+        r"% needs \usepackage[T1]{fontenc} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text beyond Latin scripts",
+        f"% mixlens: {_comment(reading.heading(attr))}",
+        f"% colours: {hue} for {low} to {high}; special tokens are grey and not coloured",
+        r"{\setlength{\fboxsep}{1.5pt}\raggedright",
+    ]
+    text = ""
+    for i, part in enumerate(shown):
+        if part.opens:
+            text += "\\par\n"
+        elif part.before.strip(" \n\t"):
+            text += f"\n{_escape(part.before)}\n"
+        elif part.before:
+            text += "\n\\par\n" if "\n\n" in part.before else "\n"
+        elif i:
+            text += "\\allowbreak\n" if not part.text.isascii() else "%\n"
+        text += _box(part, scale)
+    return _put("\n".join([*lines, text + r"\par}", ""]), path)
+
+
+def _box(part: reading.Part, scale: colors.Scale) -> str:
+    word = _escape(part.text)
+    if part.special:
+        return rf"\textcolor[HTML]{{767676}}{{{word}}}"
+    fill, ink = scale.hex(part.score).upper(), scale.ink(part.score).upper()
+    return rf"\colorbox[HTML]{{{fill}}}{{\textcolor[HTML]{{{ink}}}{{\strut {word}}}}}"
+
+
+def _escape(text: str) -> str:
+    return "".join(_ESCAPES.get(c, c) for c in text)
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _put(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        write_text(path, text)
+    return text

@@ -8,7 +8,9 @@ _COST = {
     "forward": "one pass",
     "decompose": "one pass and the terms",
     "finish": "one pass and the rest of each layer for every pair of tokens",
+    "jacobian": "one pass and each layer's Jacobian: O(n dim^3 + n^2 dim^2)",
     "backward": "one pass forward and one backward",
+    "relevance": "one pass forward, one backward, and relevance through every layer",
 }
 
 

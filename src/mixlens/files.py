@@ -24,12 +24,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise ResultFileError(f"expected an existing folder to write {path.name} to, got {folder}; create it first")
     if path.is_dir():
         raise ResultFileError(f"expected the path of a file, got the folder {path}; add a file name")
-    # Not tempfile: its files are readable by their owner alone, whatever the umask says.
     temporary = folder / f".{path.name[:80]}.{uuid.uuid4().hex}.tmp"
     try:
+        temporary.touch(exist_ok=False)
+        rights = temporary.stat().st_mode & 0o777  # what the umask gives; some writers give the owner's alone
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())  # the bytes before the name
+        temporary.chmod(rights)
         os.replace(temporary, path)
     except OSError as error:
         if isinstance(error, ResultFileError):

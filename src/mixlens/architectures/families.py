@@ -16,6 +16,7 @@ _BERT = Spec(
     ln1="attention.output.LayerNorm",
     ln2="output.LayerNorm",
     order="post",
+    qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
 )
 
 _DISTILBERT = Spec(
@@ -26,6 +27,7 @@ _DISTILBERT = Spec(
     ln1="sa_layer_norm",
     ln2="output_layer_norm",
     order="post",
+    qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
 )
 
 _ALBERT = Spec(
@@ -36,6 +38,7 @@ _ALBERT = Spec(
     ln1="attention.LayerNorm",
     ln2="full_layer_layer_norm",
     order="post",
+    qkv=("attention.query", "attention.key", "attention.value"),
 )
 
 _GPT2 = Spec(

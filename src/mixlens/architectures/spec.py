@@ -46,6 +46,7 @@ class Spec:
     post_ffn: str | None = None
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain is 1 + weight
+    qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
 
     @property
     def norms(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mixlens.architectures.spec import Order
-from mixlens.attribute import gradients
+from mixlens.attribute import gradients, relevance
 from mixlens.attribute.target import Quantity
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
@@ -96,6 +96,29 @@ class Gradient(Method):
         return {**own, "layer": 0} if self.reads == "input" else {**own, "mask_special": False}
 
 
+@dataclass(frozen=True)
+class Relevance(Method):
+    """A pure function of attention, its gradients and its relevance in every layer (Chefer 2021)."""
+
+    function: Callable[..., gradients.Scores] = relevance.trans_att
+    class_specific: bool = True
+
+    @property
+    def needs(self) -> str:
+        return "relevance"
+
+    def options(self) -> dict[str, Any]:
+        return dict(self.function.__kwdefaults__ or {})
+
+    def for_order(self, order: Order) -> Method:
+        if order != "post":
+            raise Undefined(
+                f"{self.name} has relevance rules for post-LN encoders, this model's layers are {order}-LN; "
+                "use grad_sam or attcat"
+            )
+        return self
+
+
 _ROLL = {"residual": None, "normalize": False, "head": None}
 _ROWS = {**_ROLL, "normalize": True}
 _HALF = {**_ROLL, "residual": 0.5}
@@ -172,6 +195,18 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Barkan 2021",
         function=gradients.grad_sam,
         reads="weights",
+    ),
+    Relevance(
+        "partial_lrp",
+        "relevance of the last layer's attention, clamped, read-out row",
+        "Voita 2019",
+        function=relevance.partial_lrp,
+    ),
+    Relevance(
+        "trans_att",
+        "attention's relevance times its positive gradient, rolled out",
+        "Chefer 2021",
+        function=relevance.trans_att,
     ),
     Gradient("saliency", "L2 norm of gradient times input", "Modarressi 2022, Eq. 17", function=gradients.saliency),
     Gradient("grad_l2", "L2 norm of the gradient", "Ferrando 2022", function=gradients.grad_l2),

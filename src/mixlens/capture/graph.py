@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mixlens.architectures import Spec
 from mixlens.capture.attention import Call
-from mixlens.capture.run import LayerPass, run
+from mixlens.capture.run import LayerPass, OnLinear, run
 
 
 @dataclass(eq=False)
@@ -36,11 +36,13 @@ def graph(
     weights: bool = False,
     at: Sequence[int] | None = None,
     leaf: Tensor | None = None,
+    also: Callable[[LayerPass], None] | None = None,
+    on_linear: OnLinear | None = None,
 ) -> Graph:
     """Run the whole model with the input of `layer` cut off from what is below it.
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
-    dim). Parameters need no gradient and get none: only the leaf is a variable.
+    dim). `also` and `on_linear` see every layer and linear map. Parameters need no gradient and get none: only the leaf is a variable.
     """
     kept: list[Tensor] = []
     attention: list[Tensor] = []
@@ -59,6 +61,8 @@ def graph(
         return attention[-1]
 
     def on_layer(seen: LayerPass) -> Tensor | None:
+        if also is not None:
+            also(seen)
         if seen.index < layer:
             return None
         assert seen.y is not None
@@ -66,5 +70,6 @@ def graph(
         return seen.y  # the very tensor that goes on, so that it has a gradient
 
     with torch.enable_grad():
-        output = run(model, spec, inputs, on_layer, heads=True, at=at, on_input=on_input, on_call=on_call)
+        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "on_linear": on_linear}
+        output = run(model, spec, inputs, on_layer, heads=True, at=at, **how)
     return Graph(layer, kept, attention, output)

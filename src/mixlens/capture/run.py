@@ -36,6 +36,7 @@ class LayerPass:
 OnLayer = Callable[[LayerPass], Tensor | None]
 OnInput = Callable[[int, Tensor], Tensor | None]
 OnCall = Callable[[int, Call], Tensor | None]
+OnLinear = Callable[[torch.nn.Linear, Tensor, Tensor], None]
 
 
 def run(
@@ -48,11 +49,13 @@ def run(
     at: Sequence[int] | None = None,
     on_input: OnInput | None = None,
     on_call: OnCall | None = None,
+    on_linear: OnLinear | None = None,
 ) -> Any:
     """One pass over `inputs`; `on_layer` is called once a layer, in order, and may return a new layer output.
 
     `on_input` may return another input for layer l. `on_call` may return attention weights, (batch, head, query,
-    key), that the layer is then computed with, so that they stand in the autograd graph.
+    key), that the layer is then computed with, so that they stand in the autograd graph. `on_linear` sees input and output of
+    every linear map.
 
     `heads`: run the whole model (its output comes back), else the base model only. `at`: a language model's logits
     are wanted at one position of each text only, (text, 1, vocabulary). Raises SelfCheckFailed when a layer does not
@@ -111,6 +114,10 @@ def run(
         for role, path in spec.norms.items():
             submodule(layer, path).register_forward_hook(keep_norm(role))
         submodule(layer, spec.attention).__dict__[RECORDER] = record
+    if on_linear is not None:
+        for module in twin.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.register_forward_hook(lambda m, args, out: on_linear(m, args[0], out))
     vocabulary = twin.get_output_embeddings() if heads and at is not None else None
     if vocabulary is not None:
         rows = torch.arange(len(at or ())), torch.tensor(at)

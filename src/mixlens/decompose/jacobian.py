@@ -18,7 +18,7 @@ from mixlens.capture.attention import blocks
 STEP_BYTES = 64 << 20  # a feed-forward network's scaled weights held at a time
 SAME = 64  # eps within which two Jacobians are one
 
-HeadJacobian = Float[Tensor, "token head width dim"]
+HeadJacobian = Float[Tensor, "token_or_1 head width dim"]  # width: a head's, of what is differentiated
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Jacobians:
 
 def token_local(
     out: Float[Tensor, "1 head token width"], x: Float[Tensor, "1 token dim"]
-) -> Float[Tensor, "token head width dim"]:
+) -> HeadJacobian:
     """The Jacobian of a token-local `out` in the graph of `x`, at each token; one token's where all are the same.
 
     Whether they are is asked with one random covector, the same for all tokens: Jacobians that differ agree on it

@@ -119,7 +119,7 @@ class Terms:
             norms.diagonal(dim1=1, dim2=2).copy_(self.selves().norm(dim=-1))
         return norms
 
-    def distances(self, y: Float[Tensor, "batch query dim"], p: float) -> Float[Tensor, "batch query key"]:
+    def distances(self, y: Float[Tensor, "batch query dim"], p: int) -> Float[Tensor, "batch query key"]:
         """||term_ij - y_i||_p, one cache-sized block of vectors at a time (ALTI)."""
         batch, heads, n, dim = self.shape
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm

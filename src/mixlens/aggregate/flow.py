@@ -1,0 +1,239 @@
+"""Attention flow: exact maximum flow from every hidden node to every input token (Abnar & Zuidema 2020, section 3).
+
+The graph: nodes (level, token), level 0 the input tokens; layer l of the maps is the edges from level l + 1 down to
+level l, entry (i, j) the capacity from token i to token j. Each pair of source and sink is a problem of its own.
+
+What makes it cheap. (1) Ceilings: no flow exceeds what the source sends, what the sink takes, or, at any level, the sum
+over nodes of the smaller of two things: how much can get to the node, and how much can get from it to the sink, each
+bounded layer by layer. (2) A flow in a part of the graph is a flow: most edges are left out, and where the rest
+carries as much as the ceiling lets through, that is the answer. (3) Only the other pairs see the whole graph. Layers
+0 and 1 have closed forms. How often each fires: docs/methods/attention_flow.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.errors import Undefined, UnknownOption
+
+Array = np.ndarray[Any, Any]
+Progress = Callable[[int, int], None]  # rows done, rows in all
+
+TOLERANCE = 1e-6  # of a value, absolute, for rows that sum to 1
+WHOLE = 2**31 - 1  # scipy's capacities are int32
+_SMALL = 32  # tokens up to which leaving edges out saves nothing
+
+
+def flow(
+    maps: Float[Tensor, "layer query key"],
+    queries: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    *,
+    normalize: bool = True,
+    own: Float[Tensor, "layer query key"] | None = None,
+    progress: Progress | None = None,
+) -> Float[Tensor, "layers queries key"]:
+    """F^l[i, j]: the maximum flow from token i above layer l down to input token j; F^0 = M^0. In float64.
+
+    `queries`, `layers`: the rows and layers to compute, in that order (negatives count from the end; default all).
+    `normalize`: divide each row by its sum, as the authors' code does (not in their paper); False: flow values.
+    `own`: the maps whose row leaves the source, where not `maps` themselves (a single head over averaged layers, A.1).
+    `progress(rows done, rows in all)`.
+
+    A flow value is within 1e-6 of exact (times the largest row sum where that is above 1): capacities are rounded
+    down to multiples of 2^-31 of the largest row sum, so an integer flow never exceeds the true one, and the capacity
+    of its cut in float64 is never below; where the two are more than that apart, what is left is solved again on a
+    finer scale. Values that reach what the source sends are that number exactly, so they tie.
+
+    Raises Undefined (negative or infinite entries) and UnknownOption (no such query or layer).
+    """
+    data = _checked(maps)
+    depth, n = data.shape[:2]
+    wanted, rows = indices("layers", layers, depth), indices("queries", queries, n)
+    graph = _Graph(data[: max(wanted, default=0) + 1])
+    tops = data if own is None else _checked(own)
+    out = np.zeros((len(wanted), len(rows), n))
+    for a, layer in enumerate(wanted):
+        for b, i in enumerate(rows):
+            out[a, b] = graph.row(layer, i, tops[layer, i])
+            if progress is not None:
+                progress(a * len(rows) + b + 1, out.shape[0] * out.shape[1])
+    if normalize:
+        sums = out.sum(-1, keepdims=True)
+        out = np.divide(out, sums, out=np.zeros_like(out), where=sums > 0)
+    return torch.from_numpy(out).to(maps.device)
+
+
+def indices(name: str, asked: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """`asked` as indices from 0; all of them for None. Raises UnknownOption: out of range, twice the same, or none."""
+    if asked is None:
+        return tuple(range(count))
+    good = isinstance(asked, Sequence) and not isinstance(asked, str) and len(asked) > 0
+    if not good or any(isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count for i in asked):
+        raise UnknownOption(f"expected {name}= a list of numbers of -{count} to {count - 1}, or None, got {asked!r}")
+    found = tuple(i % count for i in asked)
+    if len(set(found)) < len(found):
+        raise UnknownOption(f"expected each of {name}= once, got {asked!r}")
+    return found
+
+
+def _checked(maps: Tensor) -> Array:
+    data: Array = maps.detach().cpu().double().numpy()
+    if not np.isfinite(data).all() or (data < 0).any():
+        raise Undefined("expected capacities of 0 or more, got negative or infinite entries; flow means nothing there")
+    return data
+
+
+@dataclass
+class _Graph:
+    """The layers below all sources, and what is shared between pairs."""
+
+    maps: Array  # (layer, query, key)
+    drains: list[Array] = field(init=False)  # [level][sink, node]: at most this gets from the node to the sink
+    kept: Array = field(init=False)  # (layer, query, key): the edges of the sparse part
+    causal: bool = field(init=False)
+    unit: float = field(init=False)
+    tried: int = 0
+    met: int = 0
+
+    def __post_init__(self) -> None:
+        depth, n = self.maps.shape[:2]
+        self.causal = not np.triu(self.maps, 1).any()
+        self.unit = max(1.0, float(self.maps.sum(-1).max(initial=0)))
+        self.drains = [np.eye(n), self.maps[0].T]
+        for level in range(1, depth - 1):
+            self.drains.append(_drain(self.maps[level], self.drains[level]))
+        self.kept = _strongest(self.maps, max(8, n // 10))
+
+    def row(self, layer: int, i: int, top: Array) -> Array:
+        """(key,): the flow values from token i above `layer`, whose edges down are `top` (key,)."""
+        if layer == 0:
+            return top
+        if self.causal and not top[i + 1 :].any():  # nothing behind i can be reached
+            n = i + 1
+        else:
+            n = len(top)
+        out, top = np.zeros(len(top)), top[:n]
+        ceilings = self.ceilings(layer, top)
+        out[:n] = ceilings
+        if layer == 1:  # one way through each node between: its smaller edge
+            return out
+        sparse = _Network(self.maps[1:layer, :n, :n], self.kept[1:layer, :n, :n], i) if n > _SMALL else None
+        whole = None
+        for j in np.flatnonzero(ceilings > TOLERANCE * self.unit):
+            if sparse is not None and (self.tried < 8 or self.met > self.tried // 2):
+                low, _ = sparse.solve(top, self.maps[0, :n, j], j, ceilings[j])
+                self.tried += 1
+                if low >= ceilings[j] - TOLERANCE * self.unit:
+                    self.met += 1
+                    continue
+            whole = whole or _Network(self.maps[1:layer, :n, :n], None, i)
+            low, high = whole.solve(top, self.maps[0, :n, j], j, ceilings[j], TOLERANCE * self.unit)
+            if low < ceilings[j] - TOLERANCE * self.unit:
+                out[j] = min(high, ceilings[j])
+        return out
+
+    def ceilings(self, layer: int, top: Array) -> Array:
+        """(sink,): what no flow exceeds; what the source sends wherever nothing else is smaller by 1e-9 of it."""
+        n, sends = len(top), top.sum()
+        arrives = top
+        lowest = np.full(n, np.inf)
+        for level in range(layer, 0, -1):  # `arrives`: at most this gets from the source to each node of the level
+            lowest = np.minimum(lowest, np.minimum(arrives, self.drains[level][:n, :n]).sum(-1))
+            arrives = np.minimum(self.maps[level - 1, :n, :n], arrives[:, None]).sum(0)
+        return np.where(lowest < sends * (1 - 1e-9), lowest, sends)
+
+
+def _drain(edges: Array, below: Array) -> Array:
+    """(sink, node): the drains one level up, sum_m min(edge (k, m), drain of m)."""
+    out = np.empty_like(below)
+    step = max(1, 2**18 // edges.size)  # sinks at a time: what fits a cache
+    for s in range(0, len(below), step):
+        out[s : s + step] = np.minimum(edges, below[s : s + step, None]).sum(-1)
+    return out
+
+
+def _strongest(maps: Array, count: int) -> Array:
+    """True at the diagonal and at the `count` largest entries of each row and of each column."""
+    n = maps.shape[-1]
+    if n <= max(_SMALL, 2 * count):
+        return maps > 0
+    keep = np.broadcast_to(np.eye(n, dtype=bool), maps.shape).copy()
+    for axis in (1, 2):
+        largest = np.take(np.argpartition(-maps, count, axis), range(count), axis)
+        np.put_along_axis(keep, largest, True, axis)
+    return keep & (maps > 0)
+
+
+class _Network:
+    """The graph between a source and one sink at a time, as scipy takes it: only the numbers change with the sink.
+
+    Nodes: the source, then of each level (from the top) the sink's own column and the n tokens, then the sink. The
+    sink's column comes first and twice, since then one structure has all its edges whatever the sink, and since the
+    solver, which tries edges in order, finds it first. The other one of the two has no capacity.
+    """
+
+    def __init__(self, middle: Array, kept: Array | None, source: int) -> None:
+        """`middle` (layer, query, key): the layers between, lowest first. `kept`: edges to keep (None: all)."""
+        self.middle = middle[::-1]  # top first, as the nodes are
+        steps, n = middle.shape[:2]
+        width = n + 1
+        there = np.ones((steps, width, width), dtype=bool)
+        there[:, 1:, 1:] = self.middle > 0 if kept is None else kept[::-1]
+        if kept is not None:
+            there[:, 1 + source, 1:] = self.middle[:, source] > 0
+        self.places = np.flatnonzero(there)
+        below = 1 + (self.places // width**2 + 1) * width + self.places % width
+        self.nodes = (steps + 1) * width + 2
+        self.ends = np.concatenate([np.arange(1, width + 1), below, np.full(width, self.nodes - 1)]).astype(np.int32)
+        counts = np.concatenate([[0, width], there.sum(-1).ravel(), np.ones(width), [0]])
+        self.starts = np.cumsum(counts).astype(np.int32)
+        self.buffer = np.zeros((steps, width, width))
+
+    def solve(
+        self, top: Array, bottom: Array, sink: int, ceiling: float, tolerance: float = np.inf
+    ) -> tuple[float, float]:
+        """The flow value between two bounds, at most `tolerance` apart (infinite: one try, the lower bound counts)."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+        left: Any = csr_array((self._capacities(top, bottom, sink), self.ends, self.starts), shape=(self.nodes,) * 2)
+        low, rest = 0.0, ceiling
+        while True:
+            scale = WHOLE / rest
+            steps = np.floor(np.minimum(left.data, rest) * scale).astype(np.int32)
+            whole: Any = csr_array((steps, left.indices, left.indptr), shape=left.shape)
+            result = maximum_flow(whole, 0, self.nodes - 1)
+            low += result.flow_value / scale
+            if tolerance == np.inf or low >= ceiling - tolerance:
+                return low, ceiling
+            left = left - result.flow.astype(np.float64) / scale  # its entries against the flow are the way back
+            left.data = left.data.clip(min=0)
+            beyond = whole - result.flow
+            beyond.eliminate_zeros()
+            side = np.zeros(self.nodes, dtype=bool)
+            side[breadth_first_order(beyond, 0, return_predecessors=False)] = True
+            rest = float(left[side][:, ~side].sum())  # the cut that the integer flow fills: no more can come
+            if rest <= tolerance:
+                return low, low + rest
+
+    def _capacities(self, top: Array, bottom: Array, sink: int) -> Array:
+        inner = self.buffer[:, 1:, 1:]
+        inner[:] = self.middle
+        inner[:, sink] = inner[:, :, sink] = 0
+        self.buffer[:, 0, 1:] = self.middle[:, sink]
+        self.buffer[:, 1:, 0] = self.middle[:, :, sink]
+        self.buffer[:, 0, 0] = self.middle[:, sink, sink]
+        self.buffer[:, 0, 1 + sink] = self.buffer[:, 1 + sink, 0] = 0
+        ends = np.zeros((2, len(top) + 1))
+        ends[:, 1:] = top, bottom
+        ends[:, 0] = ends[:, 1 + sink]
+        ends[:, 1 + sink] = 0
+        return np.concatenate([ends[0], self.buffer.ravel()[self.places], ends[1]])

@@ -1,0 +1,122 @@
+"""Relevance methods on texts: one pass inside autograd that keeps every linear map's input and output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mixlens.architectures import Spec, submodule
+from mixlens.attribute.methods import Relevance
+from mixlens.attribute.readout import answer
+from mixlens.attribute.relevance import LayerParts, Linear, TextRelevance, propagate
+from mixlens.capture.graph import graph
+from mixlens.capture.run import LayerPass
+from mixlens.errors import ModelError, Undefined
+from mixlens.results import Attribution
+from mixlens.runners.passes import groups, part_logits
+from mixlens.runners.request import Request, provenance, result
+
+LOST = 0.05  # share of the relevance that may be lost before the result is refused
+
+
+def attributions(lens: Any, ask: Request) -> list[Attribution]:
+    """The method's Attribution of every text, one text at a time. Raises Undefined where there is no rule."""
+    method = ask.method
+    assert isinstance(method, Relevance)
+    refuse_without_rules(lens, ask.name)
+    out: list[Any] = [None] * len(ask.texts)
+    # The rules for sums take whole tensors, so texts are not batched.
+    for done, total, (i,), inputs in groups(lens.model, ask.texts, 1, lens.pad, head=True):
+        out[i] = _one(lens, ask, method, i, inputs)
+        if ask.progress is not None:
+            ask.progress(done, total)
+    return out
+
+
+def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, Tensor]) -> Attribution:
+    ran: dict[int, Linear] = {}
+    layers: list[LayerParts] = []
+
+    def on_linear(module: nn.Linear, x: Tensor, y: Tensor) -> None:
+        ran[id(module)] = _linear(module, x, y)
+
+    def also(seen: LayerPass) -> None:
+        layers.append(_parts(lens.spec, seen, ran))
+        ran.clear()
+
+    g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]], also=also, on_linear=on_linear)
+    logits = part_logits(g.output, 0, ask.answers[i], len(ask.texts[i]))
+    said = answer(lens.head, ask.target, ask.reads[i], None if logits is None else tuple(z.detach() for z in logits))
+    if said.target.foil_index is not None or (said.target.of or "logit") != "logit":
+        raise Undefined(f"{ask.name} propagates one logit; leave out foil= and of=, or use attcat or grad_sam")
+    with torch.enable_grad():
+        assert logits is not None
+        value = said.value(logits, "logit")
+        gradients = torch.autograd.grad(value, g.weights)
+    with torch.no_grad():
+        head = list(ran.values())
+        start, relevance = propagate(said.indices[0], head, layers)
+        kept = float(start.sum())
+        if not abs(kept - 1) <= LOST:
+            raise ModelError(
+                f"expected the relevance of the input to sum to 1 for {ask.name}, got {kept:.3f}: the model computes "
+                "something that the rules do not know, or precision is lost; load it in float64, or use grad_sam"
+            )
+        text = TextRelevance(
+            weights=[_wide(a[0].detach()) for a in g.weights],
+            weight_gradients=[_wide(d[0]) for d in gradients],
+            relevance=relevance,
+            rows=said.rows,
+        )
+        scores, per_layer = method.function(text, **ask.options)
+    meta = {**provenance(lens, ask.texts[i]), "of": "logit", "value": float(value.detach()), "conserved": kept}
+    cpu = None if per_layer is None else per_layer.cpu()
+    return result(ask, ask.texts[i], scores.cpu(), cpu, said, meta)
+
+
+def refuse_without_rules(lens: Any, name: str) -> None:
+    """Raises Undefined, naming the part that has no rule."""
+    kind = lens.model.config.model_type
+    if lens.spec.qkv is None:
+        raise Undefined(f"{name} has no relevance rules for '{kind}'; use grad_sam or attcat")
+    if lens.head.task != "sequence" or lens.head.pooled != "first":
+        raise Undefined(
+            f"{name} has relevance rules for classifiers that read the first token, got a {lens.head.task} head; "
+            "use grad_sam or attcat"
+        )
+
+
+def _linear(module: nn.Linear, x: Tensor, y: Tensor) -> Linear:
+    x, y = (t.detach().reshape(-1, t.shape[-1]) for t in (x, y))  # one text: (token, dim)
+    bias = None if module.bias is None else _wide(module.bias.detach())
+    return Linear(_wide(module.weight.detach()), bias, _wide(x), _wide(y))
+
+
+def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
+    (call,) = seen.calls
+    assert spec.qkv is not None
+
+    def of(path: str) -> Linear:
+        found = ran.get(id(submodule(seen.module, path)))
+        if found is None:
+            raise Undefined(f"expected a plain linear map at '{path}' for relevance rules; merge adapters first")
+        return found
+
+    query, key, value = (of(path) for path in spec.qkv)
+    return LayerParts(
+        x=_wide(seen.x[0].detach()),
+        query=query,
+        key=key,
+        value=value,
+        weights=_wide(call.weights()[0].detach()),
+        out=of(spec.out),
+        middle=_wide(seen.norms["ln1"][1][0].detach()),
+        up=of(spec.ffn.up[0]),
+        down=of(spec.ffn.down),
+    )
+
+
+def _wide(t: Tensor) -> Tensor:
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mixlens.attribute.target import Target as Target
     from mixlens.capture.text import Words as Words
+    from mixlens.comparison import Comparison as Comparison
     from mixlens.facts import methods as methods
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
@@ -31,10 +32,11 @@ _HOME = {
     "Attribution": "results",
     "read": "results",
     "Target": "attribute.target",
+    "Comparison": "comparison",
     "Words": "capture.text",
     "methods": "facts",
 }
-__all__ = ["Attribution", "LayerMaps", "Lens", "Target", "Words", "__version__", "errors", "load", "methods", "read"]
+__all__ = ["Attribution", "Comparison", "LayerMaps", "Lens", "Target", "Words", "__version__", "errors", "load", "methods", "read"]
 
 
 def __getattr__(name: str) -> Any:

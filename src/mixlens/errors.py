@@ -8,7 +8,8 @@
     |-- MethodError            a method, an aggregation or an option
     |   |-- UnknownMethod      no such name in the stage's table
     |   |-- UnknownOption      an option that the method would ignore
-    |   `-- Undefined          a combination that means nothing, with the reason
+    |   |-- Undefined          a combination that means nothing, with the reason
+    |   `-- NotConverged       an approximation that is not good enough, with what to change
     |-- ModelError             the model itself
     |   |-- UnknownArchitecture    no spec for this model type
     |   |-- UnsupportedConfig      a configuration key that changes the mathematics and has no rule
@@ -60,6 +61,10 @@ class UnknownOption(MethodError):
 
 class Undefined(MethodError):
     """The combination is not defined; the message gives the reason."""
+
+
+class NotConverged(MethodError):
+    """An approximation is further from the truth than it may be; the message says what to change."""
 
 
 class ModelError(MixlensError):

@@ -10,6 +10,10 @@ _COST = {
     "finish": "one pass and the rest of each layer for every pair of tokens",
     "jacobian": "one pass and each layer's Jacobian: O(n dim^3 + n^2 dim^2)",
     "backward": "one pass forward and one backward",
+    "pair": "two passes forward and one backward over text and baseline together",
+    "path": "a pass forward and one backward a step (100)",
+    "occlusion": "one pass a token",
+    "rows": "one pass forward, and one backward a dimension of the hidden states",
     "relevance": "one pass forward, one backward, and relevance through every layer",
 }
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from mixlens.architectures import base_model, position_limit, spec_for, unwrap
 from mixlens.attribute.readout import Head, check_target, task_of
 from mixlens.capture.text import Tokens, as_list, encode
+from mixlens.comparison import Comparison, compare
 from mixlens.errors import InputError, UnknownOption
 from mixlens.mixing import mixing_ratio
 from mixlens.results import Attribution, LayerMaps
@@ -109,6 +110,21 @@ class Lens:
         ask = request(self, method, options, wanted, texts, batch_size, progress)
         out = RUNNERS[type(ask.method)](self, ask)
         return out[0] if single else out
+
+    def compare(
+        self,
+        text: Any,
+        methods: Sequence[str] | None = None,
+        target: Any = None,
+        *,
+        truncate: bool = False,
+        progress: Progress | None = None,
+    ) -> Comparison:
+        """One text explained by several methods side by side; by all that are defined for this model if none is named.
+
+        Raises InputError, MethodError, ModelError.
+        """
+        return compare(self, text, methods, target, truncate=truncate, progress=progress)
 
     def mixing_ratio(
         self, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False

@@ -28,11 +28,17 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
         check_config(config)
         named = (getattr(config, "architectures", None) or [""])[0] or ""
         cls = getattr(transformers, named, AutoModel)
-        model = cls.from_pretrained(where, **{"dtype": "auto", **options})
+        model, found = cls.from_pretrained(where, output_loading_info=True, **{"dtype": "auto", **options})
     except (OSError, ValueError) as error:
         raise ModelError(
             f"expected a folder with a saved model or a reachable hub id, got {name!r}: {_first_line(error)}"
         ) from error
+    missing = sorted(key for key in found["missing_keys"] if cls is not AutoModel or "pooler" not in key)
+    if missing:
+        raise ModelError(
+            f"expected all weights of {cls.__name__} in {name!r}, {len(missing)} are missing ({missing[0]} ...): they "
+            "would be random numbers; save the tuned model with its head, or load it yourself and pass it"
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
     except (OSError, ValueError, KeyError, TypeError):

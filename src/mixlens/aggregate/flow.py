@@ -13,7 +13,7 @@ carries as much as the ceiling lets through, that is the answer. (3) Only the ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mixlens.aggregate.network import WHOLE, Network
 from mixlens.errors import Undefined, UnknownOption
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
 TOLERANCE = 1e-6  # of a value, absolute, for rows that sum to 1
-WHOLE = 2**31 - 1  # scipy's capacities are int32
 _SMALL = 32  # tokens up to which leaving edges out saves nothing
 
 
@@ -57,8 +57,8 @@ def flow(
     data = _checked(maps)
     depth, n = data.shape[:2]
     wanted, rows = indices("layers", layers, depth), indices("queries", queries, n)
-    graph = _Graph(data[: max(wanted, default=0) + 1])
     tops = data if own is None else _checked(own)
+    graph = _Graph(data[: max(wanted) + 1], float(tops.sum(-1).max()))
     out = np.zeros((len(wanted), len(rows), n))
     for a, layer in enumerate(wanted):
         for b, i in enumerate(rows):
@@ -96,21 +96,29 @@ class _Graph:
     """The layers below all sources, and what is shared between pairs."""
 
     maps: Array  # (layer, query, key)
+    sends: InitVar[float]  # the largest sum of a source's edges
     drains: list[Array] = field(init=False)  # [level][sink, node]: at most this gets from the node to the sink
-    kept: Array = field(init=False)  # (layer, query, key): the edges of the sparse part
+    kept: Array = field(init=False)  # (layer, query, key): the edges of the part tried first
     causal: bool = field(init=False)
-    unit: float = field(init=False)
+    steps: Array = field(init=False)  # the maps in whole steps of 1 / scale, int32, rounded down
+    scale: float = field(init=False)
+    near: float = field(init=False)
     tried: int = 0
     met: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, sends: float) -> None:
         depth, n = self.maps.shape[:2]
         self.causal = not np.triu(self.maps, 1).any()
-        self.unit = max(1.0, float(self.maps.sum(-1).max(initial=0)))
+        unit = max(1.0, float(self.maps.sum(-1).max(initial=0)), sends)
+        self.scale, self.near = WHOLE / unit, TOLERANCE * unit
+        self.steps = self._whole(self.maps)
         self.drains = [np.eye(n), self.maps[0].T]
         for level in range(1, depth - 1):
             self.drains.append(_drain(self.maps[level], self.drains[level]))
-        self.kept = _strongest(self.maps, max(8, n // 10))
+        self.kept = _strongest(self.maps, max(8, n // 8))
+
+    def _whole(self, capacities: Array) -> Array:
+        return np.floor(capacities * self.scale).astype(np.int32)
 
     def row(self, layer: int, i: int, top: Array) -> Array:
         """(key,): the flow values from token i above `layer`, whose edges down are `top` (key,)."""
@@ -125,19 +133,18 @@ class _Graph:
         out[:n] = ceilings
         if layer == 1:  # one way through each node between: its smaller edge
             return out
-        sparse = _Network(self.maps[1:layer, :n, :n], self.kept[1:layer, :n, :n], i) if n > _SMALL else None
-        whole = None
-        for j in np.flatnonzero(ceilings > TOLERANCE * self.unit):
-            if sparse is not None and (self.tried < 8 or self.met > self.tried // 2):
-                low, _ = sparse.solve(top, self.maps[0, :n, j], j, ceilings[j])
-                self.tried += 1
-                if low >= ceilings[j] - TOLERANCE * self.unit:
-                    self.met += 1
+        part = Network(self.steps[1:layer, :n, :n], self.kept[1:layer, :n, :n], i)
+        first, last, whole = self._whole(top), self.steps[0, :n, :n], None
+        for j in np.flatnonzero(ceilings > self.near):
+            if self.tried < 8 or self.met > self.tried // 2:
+                met = part.value(first, last[:, j], j) / self.scale >= ceilings[j] - self.near
+                self.tried, self.met = self.tried + 1, self.met + met
+                if met:
                     continue
-            whole = whole or _Network(self.maps[1:layer, :n, :n], None, i)
-            low, high = whole.solve(top, self.maps[0, :n, j], j, ceilings[j], TOLERANCE * self.unit)
-            if low < ceilings[j] - TOLERANCE * self.unit:
-                out[j] = min(high, ceilings[j])
+            whole = whole or Network(self.maps[1:layer, :n, :n], None, i)
+            low, high = whole.bounds(top, self.maps[0, :n, j], j, ceilings[j], self.near)
+            if low < ceilings[j] - self.near:
+                out[j] = high
         return out
 
     def ceilings(self, layer: int, top: Array) -> Array:
@@ -170,70 +177,3 @@ def _strongest(maps: Array, count: int) -> Array:
         largest = np.take(np.argpartition(-maps, count, axis), range(count), axis)
         np.put_along_axis(keep, largest, True, axis)
     return keep & (maps > 0)
-
-
-class _Network:
-    """The graph between a source and one sink at a time, as scipy takes it: only the numbers change with the sink.
-
-    Nodes: the source, then of each level (from the top) the sink's own column and the n tokens, then the sink. The
-    sink's column comes first and twice, since then one structure has all its edges whatever the sink, and since the
-    solver, which tries edges in order, finds it first. The other one of the two has no capacity.
-    """
-
-    def __init__(self, middle: Array, kept: Array | None, source: int) -> None:
-        """`middle` (layer, query, key): the layers between, lowest first. `kept`: edges to keep (None: all)."""
-        self.middle = middle[::-1]  # top first, as the nodes are
-        steps, n = middle.shape[:2]
-        width = n + 1
-        there = np.ones((steps, width, width), dtype=bool)
-        there[:, 1:, 1:] = self.middle > 0 if kept is None else kept[::-1]
-        if kept is not None:
-            there[:, 1 + source, 1:] = self.middle[:, source] > 0
-        self.places = np.flatnonzero(there)
-        below = 1 + (self.places // width**2 + 1) * width + self.places % width
-        self.nodes = (steps + 1) * width + 2
-        self.ends = np.concatenate([np.arange(1, width + 1), below, np.full(width, self.nodes - 1)]).astype(np.int32)
-        counts = np.concatenate([[0, width], there.sum(-1).ravel(), np.ones(width), [0]])
-        self.starts = np.cumsum(counts).astype(np.int32)
-        self.buffer = np.zeros((steps, width, width))
-
-    def solve(
-        self, top: Array, bottom: Array, sink: int, ceiling: float, tolerance: float = np.inf
-    ) -> tuple[float, float]:
-        """The flow value between two bounds, at most `tolerance` apart (infinite: one try, the lower bound counts)."""
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
-        left: Any = csr_array((self._capacities(top, bottom, sink), self.ends, self.starts), shape=(self.nodes,) * 2)
-        low, rest = 0.0, ceiling
-        while True:
-            scale = WHOLE / rest
-            steps = np.floor(np.minimum(left.data, rest) * scale).astype(np.int32)
-            whole: Any = csr_array((steps, left.indices, left.indptr), shape=left.shape)
-            result = maximum_flow(whole, 0, self.nodes - 1)
-            low += result.flow_value / scale
-            if tolerance == np.inf or low >= ceiling - tolerance:
-                return low, ceiling
-            left = left - result.flow.astype(np.float64) / scale  # its entries against the flow are the way back
-            left.data = left.data.clip(min=0)
-            beyond = whole - result.flow
-            beyond.eliminate_zeros()
-            side = np.zeros(self.nodes, dtype=bool)
-            side[breadth_first_order(beyond, 0, return_predecessors=False)] = True
-            rest = float(left[side][:, ~side].sum())  # the cut that the integer flow fills: no more can come
-            if rest <= tolerance:
-                return low, low + rest
-
-    def _capacities(self, top: Array, bottom: Array, sink: int) -> Array:
-        inner = self.buffer[:, 1:, 1:]
-        inner[:] = self.middle
-        inner[:, sink] = inner[:, :, sink] = 0
-        self.buffer[:, 0, 1:] = self.middle[:, sink]
-        self.buffer[:, 1:, 0] = self.middle[:, :, sink]
-        self.buffer[:, 0, 0] = self.middle[:, sink, sink]
-        self.buffer[:, 0, 1 + sink] = self.buffer[:, 1 + sink, 0] = 0
-        ends = np.zeros((2, len(top) + 1))
-        ends[:, 1:] = top, bottom
-        ends[:, 0] = ends[:, 1 + sink]
-        ends[:, 1 + sink] = 0
-        return np.concatenate([ends[0], self.buffer.ravel()[self.places], ends[1]])

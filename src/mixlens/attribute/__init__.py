@@ -1,7 +1,19 @@
 """Stage 6: maps or gradients, a target and its read-out row -> one score a token. `ATTRIBUTIONS` is the list."""
 
-from mixlens.attribute.methods import ATTRIBUTIONS, Gradient, Method, Preset, Random
+from mixlens.attribute.methods import ATTRIBUTIONS, Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
 from mixlens.attribute.names import method
 from mixlens.attribute.target import Target
 
-__all__ = ["ATTRIBUTIONS", "Gradient", "Method", "Preset", "Random", "Target", "method"]
+__all__ = [
+    "ATTRIBUTIONS",
+    "Gradient",
+    "Jacobian",
+    "Method",
+    "Occlusion",
+    "Path",
+    "Preset",
+    "Random",
+    "Relevance",
+    "Target",
+    "method",
+]

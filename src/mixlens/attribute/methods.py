@@ -41,13 +41,14 @@ class Method:
 class Preset(Method):
     """A mixing method, how its layers are put together, and the read-out row.
 
-    `pre`: the preset for layers without norms behind their residual sums, where it differs.
+    `pre`: the preset for layers without norms behind their residual sums, where it differs. `zero_cls`: has that option.
     """
 
     mixing: str = ""
     aggregation: str = "rollout"
     how: Mapping[str, Any] = field(default_factory=dict)
     pre: Preset | None = None
+    zero_cls: bool = False
 
     @property
     def needs(self) -> str:
@@ -55,7 +56,7 @@ class Preset(Method):
 
     def options(self) -> dict[str, Any]:
         own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in ("normalize", "per_head")}
-        return {**own, "receptive_field": None}
+        return {**own, "receptive_field": None, **({"zero_cls": False} if self.zero_cls else {})}
 
     def for_order(self, order: Order) -> Preset:
         chosen = self.pre if order != "post" and self.pre is not None else self
@@ -119,6 +120,51 @@ class Relevance(Method):
         return self
 
 
+@dataclass(frozen=True)
+class Path(Method):
+    """A method between a baseline and the input (`paths`). `steps`: points on the way; None: the two ends alone."""
+
+    steps: int | None = None
+    of: Quantity = "logit"
+    signed: bool = True
+    class_specific: bool = True
+
+    @property
+    def needs(self) -> str:
+        return "pair" if self.steps is None else "path"
+
+    def options(self) -> dict[str, Any]:
+        way = {} if self.steps is None else {"steps": self.steps, "rule": "gausslegendre", "tolerance": 0.01}
+        return {**way, "baseline": None, "layer": 0}
+
+
+@dataclass(frozen=True)
+class Occlusion(Method):
+    """The answer with and without each token."""
+
+    of: Quantity = "prob"
+    signed: bool = True
+    class_specific: bool = True
+
+    @property
+    def needs(self) -> str:
+        return "occlusion"
+
+    def options(self) -> dict[str, Any]:
+        return {"replace": "unk", "absolute": False, "words": False}
+
+
+@dataclass(frozen=True)
+class Jacobian(Method):
+    """The norm of the read-out vector's Jacobian. `times_input`: its columns scaled by the input."""
+
+    times_input: bool = False
+
+    @property
+    def needs(self) -> str:
+        return "rows"
+
+
 _ROLL = {"residual": None, "normalize": False, "head": None}
 _ROWS = {**_ROLL, "normalize": True}
 _HALF = {**_ROLL, "residual": 0.5}
@@ -129,13 +175,22 @@ def _table(*methods: Method) -> dict[str, Method]:
 
 
 ATTRIBUTIONS: dict[str, Method] = _table(
-    Preset("attention", "last layer's attention", "Vaswani 2017", mixing="attention", aggregation="layer", how={"k": -1}),
+    Preset(
+        "attention",
+        "last layer's attention",
+        "Vaswani 2017",
+        mixing="attention",
+        aggregation="layer",
+        how={"k": -1},
+        zero_cls=True,
+    ),
     Preset(
         "attention_rollout",
         "attention with half residual, rolled out",
         "Abnar & Zuidema 2020",
         mixing="attention",
         how=_HALF,
+        zero_cls=True,
     ),
     Preset(
         "norm_rollout",
@@ -219,6 +274,21 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Shrikumar 2016",
         signed=True,
         function=gradients.grad_x_input,
+    ),
+    Path(
+        "integrated_gradients",
+        "gradients along the way from a baseline, times the way",
+        "Sundararajan 2017",
+        steps=100,
+    ),
+    Path("deeplift", "rescaled activations, times the difference from a baseline", "Shrikumar 2017"),
+    Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
+    Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
+    Jacobian(
+        "hta_x_input",
+        "the same with the Jacobian's columns scaled by the input",
+        "Modarressi 2022, Eq. 18",
+        times_input=True,
     ),
     Random("random", "uniform random scores, seeded: the baseline of every table", "-"),
 )

@@ -30,10 +30,10 @@ def quantity(
         return torch.sigmoid(difference) if of == "prob" else difference
     if of == "logit":
         return z[index]
-    if len(z) == 1:
-        raise TargetError(f"expected of='logit' for a head with one output, got {of!r}: it has no probability")
     if independent:
         return torch.sigmoid(z[index]) if of == "prob" else z[index]
+    if len(z) == 1:
+        raise TargetError(f"expected of='logit' for a head with one output, got {of!r}: it has no probability")
     if of == "prob":
         return torch.softmax(z, -1)[index]
     others = torch.cat([z[:index], z[index + 1 :]])

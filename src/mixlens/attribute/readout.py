@@ -68,12 +68,19 @@ class Answer:
     indices: tuple[int, ...]
     rows: tuple[Rows, ...]
     said: Mapping[str, Any]
-    independent: bool = False
+    independent: bool = False  # each class has its own sigmoid
+    regression: bool = False  # outputs without probabilities
+
+    def chosen(self, of: Quantity) -> Quantity:
+        """What was asked for, else `of`, else (a regression head) the output itself."""
+        return self.target.of or ("logit" if self.regression else of)
 
     def value(self, logits: tuple[Tensor, ...], of: Quantity) -> Tensor:
         """The explained number for this text's logits, summed over the parts."""
+        if self.regression and self.chosen(of) != "logit":
+            raise TargetError(f"expected of='logit' for a regression head, got {self.target.of!r}: no probability here")
         parts = [
-            quantity(z, i, self.target.foil_index, self.target.of or of, self.independent)
+            quantity(z, i, self.target.foil_index, self.chosen(of), self.independent)
             for z, i in zip(logits, self.indices, strict=True)
         ]
         return torch.stack(parts).sum()
@@ -175,11 +182,8 @@ def answer(head: Head, target: Target, read: Reading, logits: tuple[Tensor, ...]
     (z,) = logits
     assert read.row is not None
     rows, count = (read.row,), len(z)
-    if head.regression:
-        if target.what not in (None, 0) or target.foil is not None:
-            raise TargetError(f"expected no target for a regression head (one output), got {target.what!r}")
-        label = head.labels.get(0, "output")
-        return Answer(replace(target, index=0, label=label), (0,), rows, {"output": float(z[0])})
+    if head.regression and not head.multilabel:
+        return _output(head, target, rows, z)
     index = int(z.argmax()) if target.what is None else find(head, target.what, count)
     foil = None if target.foil is None else find(head, target.foil, count)
     if foil is not None and foil == index:
@@ -196,6 +200,21 @@ def answer(head: Head, target: Target, read: Reading, logits: tuple[Tensor, ...]
     return Answer(
         replace(target, index=index, label=name(head, index), foil_index=foil), (index,), rows, said, head.multilabel
     )
+
+
+def _output(head: Head, target: Target, rows: tuple[Rows, ...], z: Tensor) -> Answer:
+    """Regression: the output, or the one asked for where there are several; a difference of two with a foil."""
+    if len(z) == 1 and (target.what not in (None, 0, head.labels.get(0)) or target.foil is not None):
+        raise TargetError(f"expected no target for a regression head with one output, got {target.what!r}")
+    if len(z) > 1 and target.what is None:
+        names = ", ".join(name(head, i) for i in range(len(z)))
+        raise TargetError(f"a regression head with {len(z)} outputs has no largest one to explain; name one of {names}")
+    index = 0 if target.what is None else find(head, target.what, len(z))
+    foil = None if target.foil is None else find(head, target.foil, len(z))
+    if foil == index:
+        raise TargetError(f"expected a foil other than the target, got {target.foil!r} for both")
+    full = replace(target, index=index, label=head.labels.get(index, "output"), foil_index=foil)
+    return Answer(full, (index,), rows, {"output": float(z[index])}, regression=True)
 
 
 def _span(target: Target, read: Reading, logits: tuple[Tensor, ...]) -> Answer:
@@ -235,13 +254,17 @@ def find(head: Head, what: str | int, count: int) -> int:
     if what in known:
         return int(known[what])
     ids = head.tokenizer(what, add_special_tokens=False)["input_ids"]
-    if len(ids) == 1 and ids[0] != getattr(head.tokenizer, "unk_token_id", None):
+    if _one_token(head, what):
         return int(ids[0])
     pieces = head.tokenizer.convert_ids_to_tokens(ids)
-    raise TargetError(
-        f"expected a target of one token, {what!r} is {len(ids)}: {pieces}; use one of them, or a word that the "
-        "tokenizer knows whole (mind the blank before it: ' word')"
-    )
+    whole = next((w for w in (f" {what}", what.strip(), what.lower()) if w != what and _one_token(head, w)), None)
+    hint = f"did you mean {whole!r}, which is one?" if whole else "use one of them, or a word that is one token"
+    raise TargetError(f"expected a target of one token, {what!r} is {len(ids)}: {pieces}; {hint}")
+
+
+def _one_token(head: Head, what: str) -> bool:
+    ids = head.tokenizer(what, add_special_tokens=False)["input_ids"]
+    return len(ids) == 1 and ids[0] != getattr(head.tokenizer, "unk_token_id", None)
 
 
 def name(head: Head, index: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from unicodedata import category
 
 import regex
 
@@ -93,6 +94,8 @@ def _unit(tokens: Tokens, indices: list[int]) -> Unit:
         return Unit(tokens.pieces[indices[0]], tuple(indices), special=tokens.special[indices[0]])
     seen = [s for s in spans if s[1] < s[2]] or spans  # blanks count, but don't widen the word
     seg, start, end = seen[0][0], min(s[1] for s in seen), max(s[2] for s in seen)
+    while end < len(tokens.text[seg]) and category(tokens.text[seg][end]).startswith("M"):
+        end += 1  # an accent that the tokenizer strips is no letter less of the word
     return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end)
 
 

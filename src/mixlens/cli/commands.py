@@ -104,6 +104,38 @@ def explain(
         deliver(results, files, json_file)
 
 
+@app.command()
+def compare(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes.")],
+    model: Model = None,
+    method: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A method, repeatable; default: all that are defined.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(metavar="WHAT", help="A label or token, or its number.")] = None,
+    foil: Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")] = None,
+    pair: Pair = None,
+    truncate: Truncate = False,
+    html: Html = None,
+    png: Picture = None,
+    json_file: Json = None,
+    debug: Debug = False,
+) -> None:
+    """Do the methods agree on which tokens made the model decide?
+
+    mixlens compare "a deep and meaningful film." --html methods.html --png methods.png
+    """
+    data = texts_of([text], pair)
+    files = {"to_html": html, "plot": picture(png)}
+    check_folders(*files.values(), json_file)
+    what = mixlens.Target(target, foil=foil) if target is not None or foil is not None else None
+    with reported(debug):
+        with progress("loading the model") as line:
+            lens = load(model)
+            line.stage("comparing")
+            found = lens.compare(data, method, what, truncate=truncate, progress=line.report)
+        deliver(found, files, json_file)
+
+
 @app.command("map")
 def map_(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes.")],

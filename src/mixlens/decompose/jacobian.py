@@ -18,24 +18,23 @@ from mixlens.capture.attention import blocks
 STEP_BYTES = 64 << 20  # a feed-forward network's scaled weights held at a time
 SAME = 64  # eps within which two Jacobians are one
 
-HeadJacobian = Float[Tensor, "token_or_1 head width dim"]  # width: a head's, of what is differentiated
-
 
 @dataclass(frozen=True, eq=False)
 class Jacobians:
     """d q_i / d x_i, d k_j / d x_j and d v_j / d x_j of one text, through whatever stands before the attention.
 
-    Norms, rotary embeddings and q/k norms are in. Axis `token` is 1 where all tokens have the same Jacobian (post-LN).
+    Norms, rotary embeddings and q/k norms are in. Key-value heads are not repeated. An axis `token` is 1 where all
+    tokens have the same Jacobian (post-LN).
     """
 
-    query: HeadJacobian
-    key: HeadJacobian  # key-value heads, not repeated
-    value: HeadJacobian
+    query: Float[Tensor, "qtoken head width dim"]
+    key: Float[Tensor, "ktoken kvhead width dim"]
+    value: Float[Tensor, "vtoken kvhead valuewidth dim"]
 
 
 def token_local(
     out: Float[Tensor, "1 head token width"], x: Float[Tensor, "1 token dim"]
-) -> HeadJacobian:
+) -> Float[Tensor, "token_or_1 head width dim"]:
     """The Jacobian of a token-local `out` in the graph of `x`, at each token; one token's where all are the same.
 
     Whether they are is asked with one random covector, the same for all tokens: Jacobians that differ agree on it

@@ -52,7 +52,7 @@ def _map(block: Block, times_input: bool) -> Map:
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """One text's attention and its token-local Jacobians. `token` is 1 where all have the same Jacobian."""
+    """One text's attention and its token-local Jacobians. Axes q, k, vtoken are 1 where all have the same."""
 
     alpha: Float[Tensor, "head query key"]
     beta: Float[Tensor, "head query key"]  # d alpha_ij / d (q_i . k_j) / (1 - alpha_ij)
@@ -127,11 +127,11 @@ def _selves(layer: Linearised, rows: slice, columns: Tensor | None) -> Float[Ten
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """What the quadratic form needs of some keys. `token` is 1 where all have the same."""
+    """What the quadratic form needs of some keys. The axes are 1 where all have the same."""
 
-    dk: Float[Tensor, "token head width dim"]  # K
-    vv: Float[Tensor, "head head2 token valuewidth valuewidth"]  # V^h V^h'T
-    vk: Float[Tensor, "head head2 token valuewidth width"]  # V^h K^h'T
+    dk: Float[Tensor, "ktoken head width dim"]  # K
+    vv: Float[Tensor, "head head2 vtoken valuewidth valuewidth"]  # V^h V^h'T
+    vk: Float[Tensor, "head head2 vktoken valuewidth width"]  # V^h K^h'T
 
     @classmethod
     def of(cls, layer: Linearised, keys: slice, columns: Tensor | None, wide: torch.dtype) -> _Keys:

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from mixlens.attribute.methods import Gradient, Method, Preset, Random, Relevance
+import torch
+
+from mixlens.attribute.methods import Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
 from mixlens.results import Attribution
-from mixlens.runners import graph, maps, relevance
+from mixlens.runners import graph, jacobian, maps, occlusion, path, relevance
 from mixlens.runners.request import Request
 
-RUNNERS: dict[type[Method], Callable[[Any, Request], list[Attribution]]] = {
+Runner = Callable[[Any, Request], list[Attribution]]
+
+
+def _outside_inference(runner: Runner) -> Runner:
+    """The runner as it is where the caller has not switched autograd off: inference tensors cannot be differentiated."""
+
+    @wraps(runner)
+    def run(lens: Any, ask: Request) -> list[Attribution]:
+        with torch.inference_mode(False):
+            return runner(lens, ask)
+
+    return run
+
+
+RUNNERS: dict[type[Method], Runner] = {
     Preset: maps.attributions,
     Random: maps.random_scores,
-    Gradient: graph.attributions,
-    Relevance: relevance.attributions,
+    Gradient: _outside_inference(graph.attributions),
+    Relevance: _outside_inference(relevance.attributions),
+    Path: _outside_inference(path.attributions),
+    Jacobian: _outside_inference(jacobian.attributions),
+    Occlusion: occlusion.attributions,
 }
 
 __all__ = ["RUNNERS", "Request", "graph", "maps"]

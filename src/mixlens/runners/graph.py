@@ -10,7 +10,7 @@ from mixlens.attribute.gradients import TextGraph
 from mixlens.attribute.methods import Gradient
 from mixlens.attribute.readout import Answer, answer
 from mixlens.capture.run import layer_count
-from mixlens.errors import TargetError, UnknownOption
+from mixlens.errors import TargetError, Undefined, UnknownOption
 from mixlens.results import Attribution
 from mixlens.runners.backward import differentiate
 from mixlens.runners.request import Request, provenance, result
@@ -22,7 +22,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     assert isinstance(method, Gradient)
     need_answer(lens, ask)
     layer = checked_layer(lens, ask.options.get("layer", 0))
-    hide = [t.special for t in ask.texts] if ask.options.get("mask_special") else None
+    hide = hidden(ask) if ask.options.get("mask_special") else None
     own = {k: v for k, v in ask.options.items() if k not in ("layer", "mask_special")}
     # Hiding tokens makes another pass than the one that predicts: the prediction comes from the real one.
     fixed = None if hide is None else predictions(lens, ask)
@@ -32,7 +32,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
 
     def use(i: int, graph: TextGraph, said: Answer, value: Tensor) -> Attribution:
         scores, layers = method.function(graph, **own)
-        meta = {**provenance(lens, ask.texts[i]), "of": said.target.of or method.of, "value": float(value)}
+        meta = {**provenance(lens, ask.texts[i]), "of": said.chosen(method.of), "value": float(value)}
         return result(ask, ask.texts[i], scores, layers, said, meta)
 
     return differentiate(
@@ -57,6 +57,17 @@ def predictions(lens: Any, ask: Request) -> list[Answer]:
     """The answers of the plain passes."""
     ran = lens.through(ask.texts, None, batch_size=ask.batch_size, answers=ask.answers)
     return [answer(lens.head, ask.target, read, one.logits) for read, one in zip(ask.reads, ran, strict=True)]
+
+
+def hidden(ask: Request) -> list[tuple[bool, ...]]:
+    """Which tokens of each text are special. Raises Undefined where none is known to be, or nothing else is."""
+    for tokens in ask.texts:
+        if len(set(tokens.special)) < 2:
+            raise Undefined(
+                f"mask_special=True needs texts with special tokens and others, got {list(tokens.pieces)!r:.60}; leave "
+                "it out, or load the model with its tokenizer"
+            )
+    return [tokens.special for tokens in ask.texts]
 
 
 def need_answer(lens: Any, ask: Request) -> None:

@@ -12,8 +12,9 @@ from torch import Tensor
 from mixlens.attribute.gradients import take
 from mixlens.attribute.methods import Preset, Random
 from mixlens.attribute.readout import answer
+from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
-from mixlens.errors import ModelError
+from mixlens.errors import ModelError, Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners.passes import TextPass
@@ -54,7 +55,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     """The preset's Attribution of every text: maps aggregated, the row read out."""
     preset = ask.method
     assert isinstance(preset, Preset)
-    own = {k: v for k, v in ask.options.items() if k != "receptive_field"}
+    own = {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
     ran = lens.through(
         ask.texts, mapper(preset.mixing, own), batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers
     )
@@ -66,10 +67,19 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         field = maps.windows is not None if asked is None else bool(asked)
         maps = getattr(maps, preset.aggregation)(**preset.how, receptive_field=field)
         rows = take(maps.scores, said.rows)
+        if ask.options.get("zero_cls"):
+            rows = without_cls(lens, one.tokens, rows)
         meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
         layers = None if preset.aggregation == "layer" else rows
         out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
     return out
+
+
+def without_cls(lens: Any, tokens: Tokens, rows: Tensor) -> Tensor:
+    """Scores (..., token) with 0 for [CLS]. Raises Undefined where the first token is none."""
+    if not (tokens.special[0] or lens.head.pooled == "first"):
+        raise Undefined("zero_cls=True needs a text that begins with [CLS], this one does not; leave it out")
+    return torch.cat([torch.zeros_like(rows[..., :1]), rows[..., 1:]], -1)
 
 
 def random_scores(lens: Any, ask: Request) -> list[Attribution]:

@@ -43,7 +43,7 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None, k
 
     Written to `path` if given. Raises UnknownOption (kind, ending of the path) and ResultFileError.
     """
-    return _finish(_choose({"bar": _bars, "text": _text}, kind), path, attr)
+    return finish(_choose({"bar": _bars, "text": _text}, kind), path, attr)
 
 
 def maps(
@@ -63,7 +63,7 @@ def maps(
     if row is not None:
         maps.row(row)  # raises UnknownOption
         draw = heatmaps.rows if kind == "heatmap" else draw
-    return _finish(draw, path, maps, row) if row is not None else _finish(draw, path, maps)
+    return finish(draw, path, maps, row) if row is not None else finish(draw, path, maps)
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
@@ -74,7 +74,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _finish(draw: Callable[..., Figure], path: str | os.PathLike[str] | None, *args: Any) -> Figure:
+def finish(draw: Callable[..., Figure], path: str | os.PathLike[str] | None, *args: Any) -> Figure:
+    """Draw, and write to `path` if given, whose ending is checked before the work."""
     if path is not None:
         _format(path)  # before the work
     figure = draw(*args)

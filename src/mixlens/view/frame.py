@@ -13,6 +13,7 @@ from mixlens.view import reading
 if TYPE_CHECKING:
     import pandas
 
+    from mixlens.comparison import Comparison
     from mixlens.results import Attribution, LayerMaps
 
 
@@ -43,6 +44,15 @@ def maps(maps: LayerMaps) -> pandas.DataFrame:
     places = np.unravel_index(np.arange(scores.size), scores.shape)
     columns = {n: p.astype(np.int32) for n, p in zip(names, places, strict=True)}
     return _with_origin(pd.DataFrame({**columns, "score": scores.ravel()}), maps)
+
+
+def comparison(found: Comparison) -> pandas.DataFrame:
+    """A row a token, a column a method, beside token, start, end and special. Raises MissingExtra."""
+    base = attribution(found.first).drop(columns="score")
+    for name, attr in found.attributions.items():
+        base[name] = _numbers(attr.scores)
+    base.attrs.pop("method", None)
+    return base
 
 
 def _numbers(tensor: Any) -> NDArray[np.floating[Any]]:

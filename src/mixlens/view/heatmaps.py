@@ -76,7 +76,7 @@ def grid(maps: LayerMaps) -> Figure:
     image, scale, points = None, colors.scale(scores.ravel()), 72 * (size - 0.4)
     for layer, panel in enumerate(scores):
         axes = figure.add_subplot(rows, columns, layer + 1)
-        image = _image(axes, panel, scale)
+        image = image(axes, panel, scale)
         axes.set_title(f"layer {layer + 1}", fontsize=8)
         axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
         left, below = layer % columns == 0, layer + columns >= len(scores)
@@ -97,7 +97,7 @@ def _mosaic(scores: Array, title: str) -> Figure:
     width, height = max(4.5, heads * size + 1.2), layers * size * (n + gap) / (m + gap) + 1.2
     figure, axes = canvas(width, height, title)
     sheet = sheet.reshape(layers * (n + gap), -1)[:-gap, :-gap]
-    image = _image(axes, sheet, colors.scale(scores.ravel()))
+    image = image(axes, sheet, colors.scale(scores.ravel()))
     axes.set_facecolor("#d8d8d8")  # the gaps
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()
@@ -128,7 +128,7 @@ def layer_token(panels: Array, names: list[str], title: str, head: bool = False)
     scale, image = colors.scale(panels.ravel()), None
     for p in range(count):
         axes = figure.add_subplot(count, 1, p + 1)
-        image = _image(axes, panels[p], scale, origin="lower", aspect="auto")
+        image = image(axes, panels[p], scale, origin="lower", aspect="auto")
         ticks(axes.yaxis, [str(i + 1) for i in range(layers)], 72 * height)
         axes.set_ylabel(f"head {p + 1}\nlayer" if head else "layer", fontsize=8)
         last = p == count - 1 and len(names) == n
@@ -187,7 +187,8 @@ def _shape(panels: int) -> tuple[int, int]:
     return -(-panels // columns), columns
 
 
-def _image(axes: Any, panel: Array, scale: colors.Scale, **more: Any) -> Any:
+def image(axes: Any, panel: Array, scale: colors.Scale, **more: Any) -> Any:
+    """A panel (row, column) in the colours of `scale`."""
     hues = LinearSegmentedColormap.from_list("mixlens", colors.stops(scale.signed))
     low, high = scale.ends()
     return axes.imshow(

@@ -38,9 +38,9 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
     layers = None
     if attr.layers is not None:
         layers = _by_layer(reading.values(attr.layers), reading.labels(attr, 14))
-    page = _fill(
+    page = fill(
         "attribution.html",
-        **_text(attr, shown),
+        **text(attr, shown),
         top=_rows(reading.ranked([p for p in shown if not p.special] or shown, _TOP), shown),
         tokens=_tokens(attr),
         unfolded=len(attr.tokens) <= _OPEN,
@@ -58,7 +58,7 @@ def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
     Pictures are pooled (each dot the largest of k x k tokens) so far that a page stays under 10 MB; the page says so.
     Raises ResultFileError.
     """
-    page = _fill("maps.html", **_pictures(maps), facts=reading.provenance(maps))
+    page = fill("maps.html", **_pictures(maps), facts=reading.provenance(maps))
     if path is not None:
         write_text(path, page)
     return page
@@ -68,9 +68,9 @@ def fragment(result: Attribution | LayerMaps) -> str:
     """A piece of HTML for a notebook."""
     if hasattr(result, "aggregation"):  # layer maps; to ask for the class would import what imports this
         found = cast("LayerMaps", result)
-        return _fill("maps_fragment.html", **_row(found), heading=reading.heading(found))
+        return fill("maps_fragment.html", **_row(found), heading=reading.heading(found))
     shown = reading.parts(result)
-    return _fill("attribution_fragment.html", **_text(result, shown), tokens=_tokens(result))
+    return fill("attribution_fragment.html", **text(result, shown), tokens=_tokens(result))
 
 
 @cache
@@ -87,11 +87,13 @@ def _environment() -> Environment:
     return environment
 
 
-def _fill(template: str, **values: Any) -> str:
+def fill(template: str, **values: Any) -> str:
+    """A template with its values, everything escaped."""
     return _environment().get_template(template).render(**values)
 
 
-def _text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
+def text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
+    """What a template needs to show the coloured text."""
     scale = reading.scale(shown)
     return {
         "words": [_colored(p, scale) for p in shown],

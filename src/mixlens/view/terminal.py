@@ -35,7 +35,7 @@ def attribution(attr: Attribution) -> RenderableType:
     shown = reading.parts(attr)
     scale = reading.scale(shown)
     rows: list[RenderableType] = [Text(reading.heading(attr), style="bold")]
-    rows.append(Padding(_running(shown[:_WORDS], scale), (0, 1), style=_PAPER))
+    rows.append(Padding(running(shown[:_WORDS], scale), (0, 1), style=_PAPER))
     notes = []
     if len(shown) > _WORDS:
         notes.append(f"the first {_WORDS} of {len(shown)} words; to_html() shows all")
@@ -80,7 +80,8 @@ def as_text(renderable: RenderableType, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def _running(shown: Sequence[reading.Part], scale: colors.Scale) -> Text:
+def running(shown: Sequence[reading.Part], scale: colors.Scale) -> Text:
+    """The words one behind the other on their colours."""
     text = Text(style=_PAPER)
     for part in shown:
         text.append("\n" if part.opens else part.before)

@@ -1,0 +1,96 @@
+"""Several methods on one text: a terminal table, a page, a figure. Each method has its own colour scale."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mixlens.files import write_text
+from mixlens.view import colors, figures, heatmaps, html, reading, terminal
+from mixlens.view.fonts import drawable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mixlens.comparison import Comparison
+
+_NOTE = "each method has its own colours: they compare within a row, not between rows; blue speaks against"
+
+
+def table(found: Comparison) -> RenderableType:
+    """A row a method: its name, the text on its colours, the largest word."""
+    out = Table("method", "text", "largest", box=SIMPLE, pad_edge=False)
+    out.columns[0].no_wrap = True
+    for name, attr in found.attributions.items():
+        shown = reading.parts(attr)
+        words = [p for p in shown if not p.special] or shown
+        (top,) = reading.ranked(words, 1)
+        largest = Text(f"{' '.join(top.text.split())} {reading.number(top.score)}")
+        out.add_row(Text(name), terminal.running(shown, reading.scale(shown)), largest)
+    notes = [Text(f"{name}: {reason}", style="dim") for name, reason in found.skipped.items()]
+    return Group(Text(_heading(found), style="bold"), out, Text(_NOTE, style="dim"), *notes)
+
+
+def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
+    """The page; written to `path` if given. Raises ResultFileError."""
+    out = html.fill("comparison.html", **_values(found), facts=_facts(found))
+    if path is not None:
+        write_text(path, out)
+    return out
+
+
+def fragment(found: Comparison) -> str:
+    """A piece of HTML for a notebook."""
+    return html.fill("comparison_fragment.html", **_values(found))
+
+
+def figure(found: Comparison, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Methods down, words across. Raises UnknownOption (ending of the path) and ResultFileError."""
+    return figures.finish(_draw, path, found)
+
+
+def _draw(found: Comparison) -> Figure:
+    names = list(found.attributions)
+    shown = [reading.parts(attr) for attr in found.attributions.values()]
+    scales = [reading.scale(parts) for parts in shown]
+    shares = np.array([[s.share(p.score) for p in parts] for parts, s in zip(shown, scales, strict=True)])
+    width = min(16.0, 2.2 + 0.42 * shares.shape[1])
+    height = 0.28 * len(names)
+    figure, axes = heatmaps.canvas(max(width, 5.0), height + 1.6, _heading(found))
+    image = heatmaps.image(axes, shares, colors.Scale(1.0, bool((shares < 0).any())), aspect="auto")
+    heatmaps.ticks(axes.yaxis, names, 72 * height)
+    words = [drawable(" ".join(p.text.split())[:18]) for p in shown[0]]
+    heatmaps.ticks(axes.xaxis, words, 72 * (width - 2.2), rotation=60)
+    figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01).set_label("share of a method's largest word", fontsize=7)
+    return figure
+
+
+def _values(found: Comparison) -> dict[str, Any]:
+    rows = [{"name": name, **html.text(attr, reading.parts(attr))} for name, attr in found.attributions.items()]
+    return {"rows": rows, "heading": _heading(found), "note": _NOTE, "skipped": dict(found.skipped)}
+
+
+def _heading(found: Comparison) -> str:
+    first = found.first
+    facts = [f"{len(found.attributions)} methods", *(f"{k} {v}" for k, v in _common(found) if k != "text")]
+    return reading.visible(" · ".join(facts) if first.target else facts[0])
+
+
+def _common(found: Comparison) -> list[tuple[str, str]]:
+    first = found.first
+    pairs = (("target", reading.target(first)), ("model", first.meta.get("model")))
+    return [(k, str(v)) for k, v in pairs if v]
+
+
+def _facts(found: Comparison) -> list[tuple[str, str]]:
+    shared = [(k, v) for k, v in reading.provenance(found.first) if k in _SHARED]
+    return shared + [(f"not shown: {name}", reading.visible(reason)) for name, reason in found.skipped.items()]
+
+
+_SHARED = ("target", "model", "prediction", "probability", "architecture", "dtype", "mixlens", "torch", "transformers")

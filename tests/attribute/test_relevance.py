@@ -1,0 +1,143 @@
+"""Relevance rules: each conserves, each against its literal form; whole models against a literal walk."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from models.families import lens, model
+
+import mixlens
+from mixlens.attribute.relevance import Linear, divide, join, through_linear, through_product, through_sum
+from mixlens.errors import Undefined
+
+
+def numbers(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 7), st.integers(1, 6), st.booleans())
+def test_linear_is_the_four_products(seed: int, n: int, wide: int, out: int, biased: bool) -> None:
+    x, w, r = numbers(seed, n, wide), numbers(seed + 1, out, wide), numbers(seed + 2, n, out)
+    bias = numbers(seed + 3, out) if biased else None
+    got = through_linear(r, Linear(w, bias, x, x @ w.T + (0 if bias is None else bias)))
+    px, nx, pw, nw = x.clamp_min(0), x.clamp_max(0), w.clamp_min(0), w.clamp_max(0)
+    z = px @ pw.T + nx @ nw.T
+    s = divide(r, z)
+    torch.testing.assert_close(got, px * (s @ pw) + nx * (s @ nw), rtol=1e-6, atol=1e-6 * float(s.abs().max() + 1))
+
+
+def test_linear_conserves() -> None:
+    x, w, r = numbers(0, 3, 5), numbers(1, 4, 5), numbers(2, 3, 4)
+    got = through_linear(r, Linear(w, None, x, x @ w.T))
+    torch.testing.assert_close(got.sum(-1), r.sum(-1), rtol=1e-6, atol=1e-6)
+
+
+def test_sum_conserves_and_shares_by_absolute_sums() -> None:
+    a, b, r = numbers(0, 3, 5), numbers(1, 3, 5), numbers(2, 3, 5)
+    ra, rb = through_sum(r, a, b)
+    torch.testing.assert_close(ra.sum() + rb.sum(), r.sum(), rtol=1e-6, atol=1e-6)
+    plain = (a * divide(r, a + b)).sum().abs(), (b * divide(r, a + b)).sum().abs()
+    torch.testing.assert_close(ra.sum() / r.sum(), plain[0] / (plain[0] + plain[1]), rtol=1e-6, atol=1e-6)
+
+
+def test_product_conserves_half_to_each() -> None:
+    a, b, r = numbers(0, 2, 3, 5), numbers(1, 2, 5, 4), numbers(2, 2, 3, 4)
+    ra, rb = through_product(r, a, b)
+    torch.testing.assert_close(ra.sum(), 0.5 * r.sum(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(rb.sum(), 0.5 * r.sum(), rtol=1e-6, atol=1e-6)
+
+
+def test_join_conserves() -> None:
+    x, r, s = numbers(0, 3, 5), numbers(1, 3, 5), numbers(2, 3, 5)
+    torch.testing.assert_close(join(x, r, s).sum(), (r + s).sum(), rtol=1e-6, atol=1e-6)
+
+
+def test_divide_guards_zero() -> None:
+    assert divide(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0])).tolist() == [0.0, 0.5]
+
+
+def literal(bert_model: torch.nn.Module, ids: list[int], index: int) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Attention relevance of every layer, and that of the input, of a BERT classifier: a walk with the plain rules."""
+
+    def lin(r: torch.Tensor, m: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        px, nx, pw, nw = x.clamp_min(0), x.clamp_max(0), m.weight.clamp_min(0), m.weight.clamp_max(0)
+        s = divide(r, px @ pw.T + nx @ nw.T)
+        return px * (s @ pw) + nx * (s @ nw)
+
+    bert = bert_model.bert
+    heads = bert_model.config.num_attention_heads
+    with torch.no_grad():
+        x = bert.embeddings(input_ids=torch.tensor([ids]))[0]
+        kept = []
+        for layer in bert.encoder.layer:
+            att = layer.attention
+            q, k, v = (m(x) for m in (att.self.query, att.self.key, att.self.value))
+            qs, ks, vs = (t.unflatten(-1, (heads, -1)).transpose(0, 1) for t in (q, k, v))
+            a = torch.softmax(qs @ ks.transpose(1, 2) * att.self.attention_head_size**-0.5, -1)
+            context = (a @ vs).transpose(0, 1).flatten(1)
+            dense = att.output.dense(context)
+            middle = att.output.LayerNorm(dense + x)
+            hidden = layer.intermediate(middle)
+            down = layer.output.dense(hidden)
+            kept.append((layer, x, qs, ks, vs, a, context, dense, middle, hidden, down))
+            x = layer.output.LayerNorm(down + middle)
+        pooled = bert.pooler.activation(bert.pooler.dense(x[0]))
+        r = torch.zeros(bert_model.config.num_labels, dtype=x.dtype)
+        r[index] = 1
+        r = lin(lin(r, bert_model.classifier, pooled), bert.pooler.dense, x[0])
+        tokens = torch.zeros_like(x)
+        tokens[0] = r
+        found = []
+        for layer, x, qs, ks, vs, a, context, dense, middle, hidden, down in reversed(kept):
+            att = layer.attention
+            f, res = through_sum(tokens, down, middle)
+            f = lin(lin(f, layer.output.dense, hidden), layer.intermediate.dense, middle)
+            tokens = middle * (divide(f, middle) + divide(res, middle))
+            f, res = through_sum(tokens, dense, x)
+            c = lin(f, att.output.dense, context).unflatten(-1, (heads, -1)).transpose(0, 1)
+            s = divide(c, a @ vs)
+            ra, rv = 0.5 * a * (s @ vs.transpose(1, 2)), 0.5 * vs * (a.transpose(1, 2) @ s)
+            found.append(ra)
+            s = divide(ra, qs @ ks.transpose(1, 2))
+            rq, rk = 0.5 * qs * (s @ ks), 0.5 * ks * (s.transpose(1, 2) @ qs)
+            parts = [
+                lin(t.transpose(0, 1).flatten(1), m, x)
+                for t, m in ((rq, att.self.query), (rk, att.self.key), (rv, att.self.value))
+            ]
+            inner = x * sum(divide(p, x) for p in parts)
+            tokens = x * (divide(inner, x) + divide(res, x))
+    return found[::-1], tokens
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_against_a_literal_walk(index: int) -> None:
+    ids = [5, 17, 8, 44, 23]
+    got = lens("bert", "sequence").attribute(ids, "partial_lrp", target=index, normalize=False)
+    relevance, start = literal(model("bert", "sequence"), ids, index)
+    torch.testing.assert_close(got.scores, relevance[-1].clamp_min(0).mean(0)[0], rtol=1e-7, atol=1e-9)
+    assert float(start.sum()) == pytest.approx(got.meta["conserved"], abs=1e-6) == pytest.approx(1, abs=1e-4)
+
+
+def test_batch_is_each_alone() -> None:
+    bert = lens("bert", "sequence")
+    texts = [[5, 17, 8, 44, 23], [9, 3, 30]]
+    for text, both in zip(texts, bert.attribute(texts, "trans_att"), strict=True):
+        torch.testing.assert_close(both.scores, bert.attribute(text, "trans_att").scores)
+
+
+def test_zero_cls() -> None:
+    got = lens("bert", "sequence").attribute([5, 17, 8], "trans_att", zero_cls=True)
+    assert got.scores[0] == 0
+    assert float(got.scores.sum()) == pytest.approx(1)
+
+
+def test_refusals_name_what_has_no_rule() -> None:
+    bert = lens("bert", "sequence")
+    with pytest.raises(Undefined, match="propagates one logit"):
+        bert.attribute([5, 17, 8], "trans_att", target=mixlens.Target(0, foil=1))
+    with pytest.raises(Undefined, match="propagates one logit"):
+        bert.attribute([5, 17, 8], "trans_att", target=mixlens.Target(0, of="prob"))
+    with pytest.raises(Undefined, match="pre-LN"):
+        lens("gpt2", "causal").attribute([5, 17, 8], "trans_att")

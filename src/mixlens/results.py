@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,8 @@ from mixlens import aggregate
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.capture.words import Unit, units
-from mixlens.errors import UnknownOption
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.mixing.maps import normalize_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -173,6 +174,9 @@ class LayerMaps(_Result):
     aggregation: str | None = None
     windows: tuple[int | None, ...] | None = None  # causal models: how far back each layer sees (None: all the way)
     causal: bool = False
+    queries: tuple[int, ...] | None = None  # which query rows are here, where not all
+    layer_numbers: tuple[int, ...] | None = None  # which layers are here, where not all `depth` of them
+    depth: int | None = None
 
     @cached_property
     def heads(self) -> int | None:
@@ -200,6 +204,44 @@ class LayerMaps(_Result):
             self, "rollout", residual=residual, normalize=normalize, head=head, receptive_field=receptive_field
         )
 
+    def flow(
+        self,
+        residual: float | str | None = "auto",
+        normalize: bool = True,
+        queries: Sequence[int] | None = None,
+        layers: Sequence[int] | None = None,
+        head: int | None = None,
+        receptive_field: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> LayerMaps:
+        """The exact maximum flow from each token of a layer to each input token (Abnar & Zuidema 2020).
+
+        The maps' rows must sum to 1 (`normalized()`). `residual`, `head` and `receptive_field` as in `rollout`.
+        `normalize`: divide the rows of flow values by their sum, as the authors do. `queries`, `layers`: compute these
+        alone; all rows of all layers take minutes at 128 tokens. `progress(rows done, rows in all)`.
+        Raises Undefined, UnknownOption.
+        """
+        return aggregate.apply(
+            self,
+            "flow",
+            residual=residual,
+            normalize=normalize,
+            queries=queries,
+            layers=layers,
+            head=head,
+            receptive_field=receptive_field,
+            progress=progress,
+        )
+
+    def normalized(self) -> LayerMaps:
+        """The maps with each row divided by its sum; a row that is all zero stays so. Raises Undefined if signed."""
+        if self.signed:
+            raise Undefined(
+                f"{self.method} is signed: the sum of a row may be 0 or less, so it is no share of anything"
+            )
+        meta = {**self.meta, "rows_divided": True}
+        return replace(self, scores=normalize_rows(self.scores), rows_sum_to_one=True, meta=meta)
+
     def mean(self, receptive_field: bool = False) -> LayerMaps:
         """The mean of the maps of layers 0 to l."""
         return aggregate.apply(self, "mean", receptive_field=receptive_field)
@@ -215,14 +257,20 @@ class LayerMaps(_Result):
     def row(self, i: int | str) -> Tensor:
         """Query row i of every layer, (layer, key) or (layer, head, key); `"max"`: the maximum over queries.
 
-        Raises UnknownOption for a row that does not exist.
+        Raises UnknownOption for a row that does not exist or was not computed.
         """
-        if i == "max":
+        if i == "max" and self.queries is None:
             return self.scores.amax(-2)
-        n = self.scores.shape[-2]
+        n = self.scores.shape[-2] if self.queries is None else len(self.source)
         if not isinstance(i, int) or not -n <= i < n:
-            raise UnknownOption(f"expected a row of -{n} to {n - 1} or 'max', got {i!r}")
-        return self.scores[..., i, :]
+            allowed = f"a row of -{n} to {n - 1} or 'max'" if self.queries is None else f"one row of -{n} to {n - 1}"
+            raise UnknownOption(f"expected {allowed}, got {i!r}")
+        if self.queries is None:
+            return self.scores[..., i, :]
+        if i % n not in self.queries:
+            here = ", ".join(map(str, self.queries))
+            raise UnknownOption(f"expected a row that was computed, {here}, got {i}; ask with queries=[{i}]")
+        return self.scores[..., self.queries.index(i % n), :]
 
     def per_head(self, head: int) -> LayerMaps:
         """The maps of one head, (layer, query, key). Raises UnknownOption."""
@@ -232,19 +280,22 @@ class LayerMaps(_Result):
             raise UnknownOption(f"expected a head of -{self.heads} to {self.heads - 1}, got {head}")
         return replace(self, scores=self.scores[:, head], options={**self.options, "head": head})
 
-    def plot(self, path: PathLike | None = None, *, row: int | None = None, kind: str = "heatmap") -> Figure:
-        """A grid of layer heatmaps, or with `row=i` the layer x token picture of one query row (GlobEnc, Figure 1).
+    def plot(self, path: PathLike | None = None, *, row: int | str | None = None, kind: str = "heatmap") -> Figure:
+        """A figure: `kind="heatmap"`, a heatmap a layer (with heads a row of them), or `"graph"`, weights as lines.
 
-        The ending of `path` (png, svg, pdf) says the format.
+        `row=i` (or `"max"`): the layer x token picture of one query row, layer 1 at the bottom (GlobEnc, Figure 1).
+        The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """
         from mixlens.view import figures
 
+        self._need_all()
         return figures.maps(self, path, row=row, kind=kind)
 
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with a picture a layer; written to `path` if given, returned in any case."""
         from mixlens.view import html
 
+        self._need_all()
         return html.maps(self, path)
 
     def to_dict(self) -> dict[str, Any]:
@@ -253,10 +304,10 @@ class LayerMaps(_Result):
 
         return storage.plain(self)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from mixlens.view import html
 
-        return html.fragment(self)
+        return html.fragment(self) if self._all else None
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: layer, (head,) query, key, score. Needs the extra `pandas`."""
@@ -269,7 +320,19 @@ class LayerMaps(_Result):
     def __rich__(self) -> Any:
         from mixlens.view import terminal
 
-        return terminal.maps(self)
+        return terminal.maps(self) if self._all else repr(self)
+
+    @property
+    def _all(self) -> bool:
+        """Whether all query rows and all layers are here."""
+        return self.queries is None and self.layer_numbers is None
+
+    def _need_all(self) -> None:
+        if not self._all:
+            raise Undefined(
+                "expected all rows and layers for a picture of maps, got those of flow(queries=..., layers=...); "
+                "leave them out, or take the numbers: .row(i), .to_frame()"
+            )
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)

@@ -109,8 +109,11 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
         "special": list(source.special),
     }
     if hasattr(result, "aggregation"):
-        names = ("aggregation", "rows_sum_to_one", "holds_residual", "signed", "windows", "causal")
-        out |= {name: _plain(getattr(result, name)) for name in names}
+        # whatever else the class has, so that a field that is added is not forgotten here
+        known = {*out, "source", "method", "options", "meta"}
+        out |= {f.name: _plain(getattr(result, f.name)) for f in fields(result) if f.name not in known}
+        partial = {name: getattr(result, name) for name in ("queries", "layer_numbers", "depth")}
+        out |= {name: _plain(v) for name, v in partial.items() if v is not None}
     else:
         out["words"] = None
         if source.spans is not None:

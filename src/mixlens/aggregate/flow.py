@@ -12,22 +12,23 @@ carries as much as the ceiling lets through, that is the answer. (3) Only the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mixlens.aggregate.network import WHOLE, Network
 from mixlens.errors import Undefined, UnknownOption
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[Any]
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
-TOLERANCE = 1e-6  # of a value, absolute, for rows that sum to 1
+TOLERANCE = 2e-6  # of a value, absolute, for rows that sum to 1
 _SMALL = 32  # tokens up to which leaving edges out saves nothing
 
 
@@ -47,7 +48,7 @@ def flow(
     `own`: the maps whose row leaves the source, where not `maps` themselves (a single head over averaged layers, A.1).
     `progress(rows done, rows in all)`.
 
-    A flow value is within 1e-6 of exact (times the largest row sum where that is above 1): capacities are rounded
+    A flow value is within 2e-6 of exact (times the largest row sum where that is above 1): capacities are rounded
     down to multiples of 2^-31 of the largest row sum, so an integer flow never exceeds the true one, and the capacity
     of its cut in float64 is never below; where the two are more than that apart, what is left is solved again on a
     finer scale. Values that reach what the source sends are that number exactly, so they tie.
@@ -103,6 +104,7 @@ class _Graph:
     steps: Array = field(init=False)  # the maps in whole steps of 1 / scale, int32, rounded down
     scale: float = field(init=False)
     near: float = field(init=False)
+    copies: int = field(init=False)  # sinks in one call of the solver: they share int32
     tried: int = 0
     met: int = 0
 
@@ -110,7 +112,8 @@ class _Graph:
         depth, n = self.maps.shape[:2]
         self.causal = not np.triu(self.maps, 1).any()
         unit = max(1.0, float(self.maps.sum(-1).max(initial=0)), sends)
-        self.scale, self.near = WHOLE / unit, TOLERANCE * unit
+        self.copies = max(1, min(8, 512 // n))
+        self.scale, self.near = WHOLE / unit / self.copies, TOLERANCE * unit
         self.steps = self._whole(self.maps)
         self.drains = [np.eye(n), self.maps[0].T]
         for level in range(1, depth - 1):
@@ -133,19 +136,26 @@ class _Graph:
         out[:n] = ceilings
         if layer == 1:  # one way through each node between: its smaller edge
             return out
-        part = Network(self.steps[1:layer, :n, :n], self.kept[1:layer, :n, :n], i)
-        first, last, whole = self._whole(top), self.steps[0, :n, :n], None
-        for j in np.flatnonzero(ceilings > self.near):
-            if self.tried < 8 or self.met > self.tried // 2:
-                met = part.value(first, last[:, j], j) / self.scale >= ceilings[j] - self.near
-                self.tried, self.met = self.tried + 1, self.met + met
-                if met:
-                    continue
+        whole = None
+        for j in self.missed(layer, i, top, ceilings):
             whole = whole or Network(self.maps[1:layer, :n, :n], None, i)
             low, high = whole.bounds(top, self.maps[0, :n, j], j, ceilings[j], self.near)
             if low < ceilings[j] - self.near:
                 out[j] = high
         return out
+
+    def missed(self, layer: int, i: int, top: Array, ceilings: Array) -> Iterator[int]:
+        """The sinks where the edges tried first do not carry as much as the ceiling lets through."""
+        n = len(top)
+        part = Network(self.steps[1:layer, :n, :n], self.kept[1:layer, :n, :n], i, self.copies)
+        first = self._whole(top)
+        sinks = np.flatnonzero(ceilings > self.near)
+        for some in np.split(sinks, range(self.copies, len(sinks), self.copies)):
+            met = np.zeros(len(some), bool)
+            if self.tried < 8 or self.met > self.tried // 2:  # else the try is not worth its time
+                met = part.values(first, self.steps[0, :n, :n], some) / self.scale >= ceilings[some] - self.near
+                self.tried, self.met = self.tried + len(some), self.met + int(met.sum())
+            yield from some[~met].tolist()
 
     def ceilings(self, layer: int, top: Array) -> Array:
         """(sink,): what no flow exceeds; what the source sends wherever nothing else is smaller by 1e-9 of it."""
@@ -160,10 +170,10 @@ class _Graph:
 
 def _drain(edges: Array, below: Array) -> Array:
     """(sink, node): the drains one level up, sum_m min(edge (k, m), drain of m)."""
-    out = np.empty_like(below)
-    step = max(1, 2**18 // edges.size)  # sinks at a time: what fits a cache
+    out, ones = np.empty_like(below), np.ones(len(edges))
+    step = max(1, 2**16 // edges.size)  # sinks at a time: what fits a cache
     for s in range(0, len(below), step):
-        out[s : s + step] = np.minimum(edges, below[s : s + step, None]).sum(-1)
+        out[s : s + step] = np.minimum(edges, below[s : s + step, None]) @ ones
     return out
 
 

@@ -10,7 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mixlens.aggregate.flow import Progress, flow
+
 Maps = Float[Tensor, "layer query key"]
+AnyMaps = Float[Tensor, "layer *heads query key"]
 
 
 def add_residual(maps: Float[Tensor, "*axes query key"], share: float) -> Float[Tensor, "*axes query key"]:
@@ -50,18 +53,33 @@ def head_rollout(heads: Float[Tensor, "layer head query key"], head: int, share:
     return torch.stack([own[0], *(own[layer] @ below[layer - 1] for layer in range(1, len(own)))])
 
 
-def mean(maps: Maps) -> Maps:
+def head_flow(
+    heads: Float[Tensor, "layer head query key"],
+    head: int,
+    share: float,
+    queries: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    *,
+    normalize: bool = True,
+    progress: Progress | None = None,
+) -> Float[Tensor, "layers queries key"]:
+    """Flow where the source's edges are the layer's own head-k map, over the layers below with heads averaged (A.1)."""
+    below, own = (add_residual(m, share) for m in (heads.mean(1), heads[:, head]))
+    return flow(below, queries, layers, normalize=normalize, own=own, progress=progress)
+
+
+def mean(maps: AnyMaps) -> AnyMaps:
     """The mean of the maps of layers 0 to l."""
     count = torch.arange(1, len(maps) + 1, dtype=maps.dtype, device=maps.device)
-    return maps.cumsum(0) / count[:, None, None]
+    return maps.cumsum(0) / count.view(-1, *[1] * (maps.ndim - 1))
 
 
-def total(maps: Maps) -> Maps:
+def total(maps: AnyMaps) -> AnyMaps:
     """The sum of the maps of layers 0 to l."""
     return maps.cumsum(0)
 
 
-def layer(maps: Maps, k: int) -> Maps:
+def layer(maps: AnyMaps, k: int) -> Float[Tensor, "1 *heads query key"]:
     """Layer k alone, as maps of one layer."""
     return maps[k][None]
 
@@ -99,6 +117,7 @@ class Aggregation:
 
 AGGREGATIONS: dict[str, Aggregation] = {
     "rollout": Aggregation(rollout, "product of the layer maps", "Abnar & Zuidema 2020, Eq. 1"),
+    "flow": Aggregation(flow, "maximum flow through the layer maps", "Abnar & Zuidema 2020, section 3"),
     "layer": Aggregation(layer, "one layer alone", "-"),
     "mean": Aggregation(mean, "mean over layers", "-"),
     "sum": Aggregation(total, "sum over layers", "-"),

@@ -5,46 +5,61 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[Any]
 
 WHOLE = 2**31 - 1  # scipy's capacities and flow values are int32
 
 
 class Network:
-    """The layers between a source and the sinks, one sink at a time: only the numbers change with the sink.
+    """The layers between a source and the sinks: only the numbers change with the sink.
 
     Nodes: the source, then of each level (from the top) the sink's own column and the n tokens, then the sink. The
     sink's column stands first and twice: so one structure holds all its edges whatever the sink is, and the solver,
-    which tries edges in order, finds it first. The other one of the two has no capacity.
+    which tries edges in order, finds it first. The other one of the two has no capacity. `copies`: as many sinks side
+    by side in one call of the solver, each with its own levels; most of a call's time does not depend on its size.
     """
 
-    def __init__(self, middle: Array, kept: Array | None, source: int) -> None:
+    def __init__(self, middle: Array, kept: Array | None, source: int, copies: int = 1) -> None:
         """`middle` (layer, query, key), lowest layer first, whole or real numbers; `kept`: the edges (None: all)."""
         from scipy.sparse import csr_array
 
         self.middle = middle[::-1]  # top first, as the nodes are
         steps, n = middle.shape[:2]
-        width = n + 1
-        there = np.ones((steps, width, width), dtype=bool)
+        self.width, self.copies = n + 1, copies
+        there = np.ones((steps, self.width, self.width), dtype=bool)
         there[:, 1:, 1:] = self.middle > 0 if kept is None else kept[::-1]
         if kept is not None:
             there[:, 1 + source, 1:] = self.middle[:, source] > 0
         self.places = np.flatnonzero(there)
-        below = 1 + (self.places // width**2 + 1) * width + self.places % width
-        nodes = (steps + 1) * width + 2
-        ends = np.concatenate([np.arange(1, width + 1), below, np.full(width, nodes - 1)]).astype(np.int32)
-        counts = np.concatenate([[0, width], there.sum(-1).ravel(), np.ones(width), [0]])
-        starts = np.cumsum(counts).astype(np.int32)
-        self.graph: Any = csr_array((np.zeros(len(ends), middle.dtype), ends, starts), shape=(nodes, nodes))
-        self.buffer = np.zeros((steps, width, width), middle.dtype)
+        below = (self.places // self.width**2 + 1) * self.width + self.places % self.width
+        self.inner = (steps + 1) * self.width  # nodes of a copy
+        shifts = 1 + self.inner * np.arange(copies)[:, None]
+        ends = np.full((copies, len(below) + self.width), 1 + copies * self.inner)
+        ends[:, : len(below)] = shifts + below
+        counts = np.concatenate([there.sum(-1).ravel(), np.ones(self.width, int)])
+        starts = np.cumsum(np.concatenate([[0, copies * self.width], np.tile(counts, copies), [0]]))
+        columns = np.concatenate([(shifts + np.arange(self.width)).ravel(), ends.ravel()]).astype(np.int32)
+        nodes = copies * self.inner + 2
+        data = np.zeros(len(columns), middle.dtype)
+        self.graph: Any = csr_array((data, columns, starts.astype(np.int32)), shape=(nodes, nodes))
+        self.buffer = np.zeros((steps, self.width, self.width), middle.dtype)
 
-    def value(self, top: Array, bottom: Array, sink: int) -> int:
-        """The flow value of whole capacities. `top` (key,): the source's edges; `bottom` (query,): the sink's."""
+    def values(self, top: Array, bottoms: Array, sinks: Array) -> Array:
+        """The flow values (sink,) of whole capacities, of at most `copies` sinks; their sum must fit int32.
+
+        `top` (key,): the source's edges; `bottoms` (query, key): edges to all sinks.
+        """
         from scipy.sparse.csgraph import maximum_flow
 
-        self._fill(top, bottom, sink)
-        return int(maximum_flow(self.graph, 0, self.graph.shape[0] - 1).flow_value)
+        self.graph.data[: self.copies * self.width] = 0
+        for slot, sink in enumerate(sinks.tolist()):
+            self._fill(slot, top, bottoms[:, sink], sink)
+        flow = maximum_flow(self.graph, 0, self.graph.shape[0] - 1).flow
+        last = slice(*flow.indptr[-2:])  # the sink's row: what comes in, negative
+        into = np.bincount((flow.indices[last] - 1) // self.inner, -flow.data[last], self.copies)
+        return into[: len(sinks)]
 
     def bounds(self, top: Array, bottom: Array, sink: int, ceiling: float, apart: float) -> tuple[float, float]:
         """The flow value of real capacities between two bounds at most `apart`; `ceiling`: what it does not exceed.
@@ -56,7 +71,7 @@ class Network:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-        self._fill(top, bottom, sink)
+        self._fill(0, top, bottom, sink)
         left, low, rest = self.graph.copy(), 0.0, ceiling
         while True:
             scale = WHOLE / rest
@@ -76,8 +91,7 @@ class Network:
             if rest <= apart:
                 return low, min(low + rest, ceiling)
 
-    def _fill(self, top: Array, bottom: Array, sink: int) -> None:
-        width = len(top) + 1
+    def _fill(self, slot: int, top: Array, bottom: Array, sink: int) -> None:
         inner = self.buffer[:, 1:, 1:]
         inner[:] = self.middle
         inner[:, sink] = inner[:, :, sink] = 0
@@ -85,8 +99,9 @@ class Network:
         self.buffer[:, 1:, 0] = self.middle[:, :, sink]
         self.buffer[:, 0, 0] = self.middle[:, sink, sink]
         self.buffer[:, 0, 1 + sink] = self.buffer[:, 1 + sink, 0] = 0
-        data = self.graph.data
-        data[width:-width] = self.buffer.ravel()[self.places]
-        for part, values in ((data[:width], top), (data[-width:], bottom)):
+        first, rest = np.split(self.graph.data, [self.copies * self.width])
+        edges = rest.reshape(self.copies, -1)[slot]
+        edges[: -self.width] = self.buffer.ravel()[self.places]
+        for part, values in ((first.reshape(self.copies, -1)[slot], top), (edges[-self.width :], bottom)):
             part[0], part[1:] = values[sink], values
             part[1 + sink] = 0

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.attribute.readout import Rows
-from mixlens.errors import UnknownOption
+from mixlens.errors import Undefined, UnknownOption
 
 Scores = tuple[Float[Tensor, " token"], Float[Tensor, "layer token"] | None]
 
@@ -53,8 +53,19 @@ def grad_l2(graph: TextGraph) -> Scores:
 
 
 def grad_sum(graph: TextGraph, *, absolute: bool = False) -> Scores:
-    """sum_k g_ik; its absolute value with `absolute` (Abnar & Zuidema 2020's "input gradients")."""
-    return _maybe_absolute(graph.gradients[0].sum(-1), absolute), None
+    """sum_k g_ik; its absolute value with `absolute` (Abnar & Zuidema 2020's "input gradients").
+
+    Raises Undefined where all sums are rounding: a model that reads its hidden states through LayerNorms alone (pre-LN)
+    does not see their mean, so its gradients sum to 0 whatever the text is.
+    """
+    g = graph.gradients[0]
+    sums, sizes = g.sum(-1), g.abs().sum(-1)
+    if bool(sizes.max() > 0) and bool(sums.abs().max() <= 1e3 * torch.finfo(g.dtype).eps * sizes.max()):
+        raise Undefined(
+            "the gradients of this model sum to 0 over dimensions: its LayerNorms take the mean out of what they read; "
+            "use grad_l2 or grad_x_input"
+        )
+    return _maybe_absolute(sums, absolute), None
 
 
 def grad_x_input(graph: TextGraph, *, absolute: bool = False) -> Scores:

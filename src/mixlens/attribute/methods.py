@@ -11,6 +11,7 @@ from mixlens.attribute import gradients, relevance
 from mixlens.attribute.target import Quantity
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
+from mixlens.options import options_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Gradient(Method):
         return "backward"
 
     def options(self) -> dict[str, Any]:
-        own = dict(self.function.__kwdefaults__ or {})
+        own = options_of(self.function)
         return {**own, "layer": 0} if self.reads == "input" else {**own, "mask_special": False}
 
 
@@ -109,7 +110,7 @@ class Relevance(Method):
         return "relevance"
 
     def options(self) -> dict[str, Any]:
-        return dict(self.function.__kwdefaults__ or {})
+        return options_of(self.function)
 
     def for_order(self, order: Order) -> Method:
         if order != "post":
@@ -191,6 +192,14 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         mixing="attention",
         how=_HALF,
         zero_cls=True,
+    ),
+    Preset(
+        "attention_flow",
+        "attention with half residual, maximum flow",
+        "Abnar & Zuidema 2020",
+        mixing="attention",
+        aggregation="flow",
+        how={"residual": 0.5},
     ),
     Preset(
         "norm_rollout",

@@ -6,14 +6,14 @@ from typing import Any
 
 from mixlens.aggregate import AGGREGATIONS
 from mixlens.attribute.methods import ATTRIBUTIONS, Method, Preset
-from mixlens.errors import UnknownMethod, did_you_mean
+from mixlens.errors import Undefined, UnknownMethod, did_you_mean
 from mixlens.mixing import MIXING
 
 
 def method(name: str) -> Method:
-    """The method of a name: a line of the table, or `"M+rollout"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"`.
+    """The method of a name: a line of the table, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"`.
 
-    Raises UnknownMethod.
+    Raises UnknownMethod, Undefined (a flow through maps whose rows do not sum to 1).
     """
     if name in ATTRIBUTIONS:
         return ATTRIBUTIONS[name]
@@ -39,6 +39,14 @@ def method(name: str) -> Method:
     if aggregation == "rollout":
         options = {"residual": None, "normalize": False, "head": None}
     facts = MIXING[mixing]
+    if aggregation == "flow":
+        options = {"residual": None}
+        if not facts.rows_sum_to_one:
+            near = ", ".join(m for m, f in MIXING.items() if f.rows_sum_to_one)
+            raise Undefined(
+                f"the rows of {mixing} do not sum to 1, so a token would send more than there is of it; flow one of "
+                f"{near}, or the maps themselves with their rows divided: lens.mixing(...).normalized().flow()"
+            )
     return Preset(
         name,
         f"{facts.summary}, {how}",

@@ -12,7 +12,7 @@ import typer
 
 import mixlens
 from mixlens.cli import running
-from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, texts_of
+from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, target_of, texts_of
 from mixlens.cli.output import check_tables, deliver, facts_tables, show
 from mixlens.cli.running import load, progress, reported
 
@@ -29,6 +29,10 @@ Model = Annotated[
     typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded sentiment model."),
 ]
 Method = Annotated[str | None, typer.Option(metavar="NAME", help="See `mixlens methods`.")]
+What = Annotated[
+    str | None, typer.Option(metavar="WHAT", help="A label or its number, or a token; default: the prediction.")
+]
+Foil = Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),
@@ -70,10 +74,8 @@ def explain(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="One or several texts, each in quotes.")],
     model: Model = None,
     method: Method = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="WHAT", help="A label or token, or its number; default: the prediction.")
-    ] = None,
-    foil: Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")] = None,
+    target: What = None,
+    foil: Foil = None,
     pair: Pair = None,
     truncate: Truncate = False,
     option: Settings = None,
@@ -94,13 +96,13 @@ def explain(
     check_folders(*files.values(), json_file)
     if method is not None:
         options["method"] = method
-    if target is not None or foil is not None:
-        options["target"] = mixlens.Target(target, foil=foil)
     with reported(debug):
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("explaining")
-            results = lens.attribute(data, truncate=truncate, progress=line.report, **options)
+            results = lens.attribute(
+                data, target=target_of(target, foil), truncate=truncate, progress=line.report, **options
+            )
         deliver(results, files, json_file)
 
 
@@ -111,8 +113,8 @@ def compare(
     method: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A method, repeatable; default: all that are defined.")
     ] = None,
-    target: Annotated[str | None, typer.Option(metavar="WHAT", help="A label or token, or its number.")] = None,
-    foil: Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")] = None,
+    target: What = None,
+    foil: Foil = None,
     pair: Pair = None,
     truncate: Truncate = False,
     html: Html = None,
@@ -127,12 +129,11 @@ def compare(
     data = texts_of([text], pair)
     files = {"to_html": html, "plot": picture(png)}
     check_folders(*files.values(), json_file)
-    what = mixlens.Target(target, foil=foil) if target is not None or foil is not None else None
     with reported(debug):
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("comparing")
-            found = lens.compare(data, method, what, truncate=truncate, progress=line.report)
+            found = lens.compare(data, method, target_of(target, foil), truncate=truncate, progress=line.report)
         deliver(found, files, json_file)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+import mixlens
+
 PICTURES = (".png", ".svg", ".pdf")
 NOT_OPTIONS = ("method", "target", "truncate", "progress")
 
@@ -18,6 +20,11 @@ def texts_of(texts: Sequence[str], pair: str | None) -> Any:
     if pair is not None and len(texts) != 1:
         raise typer.BadParameter(f"--pair goes with one TEXT, got {len(texts)}; is the text in quotes?")
     return (texts[0], pair) if pair is not None else texts[0] if len(texts) == 1 else list(texts)
+
+
+def target_of(what: str | None, foil: str | None) -> mixlens.Target | None:
+    """What is explained; None: the prediction."""
+    return None if what is None and foil is None else mixlens.Target(what, foil=foil)
 
 
 def row_of(word: str | None, png: Path | None) -> int | str | None:

@@ -72,6 +72,9 @@ def reported(debug: bool) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+def _nothing() -> None: ...
+
+
 class Progress:
     """A line on a terminal's standard error, from the first second of work on."""
 
@@ -87,10 +90,9 @@ class Progress:
             columns.TimeElapsedColumn(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
         )
         self.task = self.bar.add_task(what, total=None)
-        self.timer = threading.Timer(DELAY, self.bar.start)
+        self.timer = threading.Timer(DELAY, self.bar.start if console.is_terminal else _nothing)
         self.timer.daemon = True
 
     def stage(self, what: str) -> None:
@@ -112,4 +114,5 @@ def progress(what: str) -> Iterator[Progress]:
     finally:
         line.timer.cancel()
         line.timer.join()
-        line.bar.stop()
+        if line.bar.live.is_started:
+            line.bar.stop()

@@ -52,8 +52,9 @@ class Frozen:
 
     def scale(self, actual: Tensor) -> Tensor:
         """1 / standard deviation (or root mean square) of the actual vectors (..., dim) -> (...)."""
-        spread = actual.var(-1, unbiased=False) if self.kind == "layer" else actual.pow(2).mean(-1)
-        return (spread + self.eps).rsqrt()
+        if self.kind == "layer":  # torch's own kernel: `var` takes seven times as long
+            return torch.native_layer_norm(actual, actual.shape[-1:], None, None, self.eps)[2].squeeze(-1)
+        return (actual.pow(2).mean(-1) + self.eps).rsqrt()
 
     def linear(self, u: Tensor) -> Tensor:
         """The linear part without the scale, on the last axis."""

@@ -17,7 +17,7 @@ from mixlens.architectures import submodule
 from mixlens.capture.attention import blocks
 from mixlens.decompose.block import Block
 from mixlens.decompose.linear import matrix
-from mixlens.decompose.terms import Terms
+from mixlens.decompose.terms import Terms, each
 
 STEP_BYTES = 24 << 20  # hidden activations of one step
 
@@ -71,16 +71,18 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
         a = alpha[:, keys].reshape(batch * count, n, heads)
         vectors = terms.head_vectors(keys)
         flat = vectors.reshape(batch * count, heads, dim)
-        moved = torch.baddbmm(_each(before, count), a, flat, alpha=-1)  # what enters the norm
+        moved = each(before, count).baddbmm_(a, flat, alpha=-1)  # what enters the norm
         scale = norm.scale(moved)[..., None]
+        scaled = a * scale
         hidden = []
         for actual, reads, fold, constant in ups:
             if fold is None:
                 pushed = flat @ reads
             else:
                 pushed = (_values(terms, keys) @ fold).transpose(1, 2).reshape(batch * count, heads, -1)
-            h = torch.baddbmm(_each(actual, count), a, pushed, alpha=-1)
-            hidden.append(torch.addcmul(constant, h, scale))
+            # constant + scale * (actual - a pushed), with as few passes over the n^2 rows as torch allows
+            h = torch.addcmul(constant, actual[:, None], scale.view(batch, count, n, 1)).flatten(0, 1)
+            hidden.append(h.baddbmm_(scaled, pushed, alpha=-1))
         carried = norm_module(moved) if last is not None else moved
         out = carried.add_(block.after_up(*hidden))
         out = last(out) if last is not None else out
@@ -91,7 +93,3 @@ def _values(terms: Terms, keys: slice) -> Tensor:
     v = terms.values[:, :, keys]
     return v if terms.call.groups == 1 else v.repeat_interleave(terms.call.groups, 1)
 
-
-def _each(t: Tensor, count: int) -> Tensor:
-    """(batch, n, d) -> (batch * count, n, d), the same for each of `count` keys."""
-    return t[:, None].expand(-1, count, -1, -1).reshape(-1, *t.shape[1:])

@@ -102,7 +102,7 @@ def frobenius(
         ]
         for rows, part in tiles:
             jacobian = _scaled(own[part], columns, rows) + _at(p, part) @ _selves(layer, rows, columns)
-            selves.append(torch.linalg.matrix_norm(jacobian))
+            selves.append(torch.linalg.matrix_norm(jacobian, dtype=wide).to(out))
         gram = _by_heads((p := p.to(wide)).mT @ p, heads, heads)
         for keys in blocks(n, tile):
             side = _Keys.of(layer, keys, columns, wide)

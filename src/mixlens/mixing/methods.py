@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, Literal
 
 from torch import Tensor
@@ -17,6 +16,7 @@ from mixlens.mixing.hta import hta, hta_x_input
 from mixlens.mixing.norms import globenc, norm, norm_fixed_res, norm_res, norm_resln
 from mixlens.mixing.ratio import RATIOS
 from mixlens.mixing.value_zeroing import value_zeroing
+from mixlens.options import options_of
 
 Needs = Literal["forward", "decompose", "finish", "jacobian"]
 
@@ -37,8 +37,7 @@ class Mixing:
 
     def options(self) -> dict[str, Any]:
         """Option name -> default, read from the function's keyword-only arguments."""
-        parameters = signature(self.function).parameters.values()  # `__kwdefaults__` is lost in a decorated function
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return options_of(self.function)
 
 
 MIXING: dict[str, Mixing] = {

@@ -65,12 +65,18 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         maps = layer_maps(lens, one, preset.mixing, own)
         asked = ask.options.get("receptive_field")
         field = maps.windows is not None if asked is None else bool(asked)
-        maps = getattr(maps, preset.aggregation)(**preset.how, receptive_field=field)
-        rows = take(maps.scores, said.rows)
+        how, at = dict(preset.how), said.rows
+        if preset.aggregation == "flow":  # the read-out rows of the last layer, and no others
+            how |= {"normalize": ask.normalize, "layers": [-1]}
+            if all(isinstance(row, int) for row in at):
+                how["queries"] = list(dict.fromkeys(at))
+                at = tuple(how["queries"].index(row) for row in at)
+        maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
+        rows = take(maps.scores, at)
         if ask.options.get("zero_cls"):
             rows = without_cls(lens, one.tokens, rows)
         meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
-        layers = None if preset.aggregation == "layer" else rows
+        layers = None if preset.aggregation in ("layer", "flow") else rows
         out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
     return out
 

@@ -100,7 +100,7 @@ def _format(path: str | os.PathLike[str]) -> str:
 def _bars(attr: Attribution) -> Figure:
     labels = [drawable(t) for t in reading.labels(attr)]
     scores = reading.values(attr.scores)
-    height = min(0.24 * len(labels), 60.0)
+    height = min(0.24 * len(labels), 40.0)
     figure, axes = heatmaps.canvas(_WIDTH, height + 1.1, reading.heading(attr))
     hues = [f"#{colors.SPECIAL if s else colors.strong(v)}" for v, s in zip(scores, attr.special, strict=True)]
     axes.barh(range(len(labels)), scores, height=0.78, color=hues)

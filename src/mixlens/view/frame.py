@@ -43,6 +43,9 @@ def maps(maps: LayerMaps) -> pandas.DataFrame:
     names = ("layer", "query", "key") if scores.ndim == 3 else ("layer", "head", "query", "key")
     places = np.unravel_index(np.arange(scores.size), scores.shape)
     columns = {n: p.astype(np.int32) for n, p in zip(names, places, strict=True)}
+    for name, numbers in (("layer", maps.layer_numbers), ("query", maps.queries)):
+        if numbers is not None:  # a part was computed: its own numbers
+            columns[name] = np.array(numbers, dtype=np.int32)[columns[name]]
     return _with_origin(pd.DataFrame({**columns, "score": scores.ravel()}), maps)
 
 

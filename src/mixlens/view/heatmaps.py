@@ -73,17 +73,17 @@ def grid(maps: LayerMaps) -> Figure:
     figure = Figure(figsize=(max(4.5, columns * size + 1), rows * size + 1.2), layout="constrained")
     FigureCanvasAgg(figure)
     names = [drawable(t) for t in reading.labels(maps, 12)] if k == 1 else []
-    image, scale, points = None, colors.scale(scores.ravel()), 72 * (size - 0.4)
+    drawn, scale, points = None, colors.scale(scores.ravel()), 72 * (size - 0.4)
     for layer, panel in enumerate(scores):
         axes = figure.add_subplot(rows, columns, layer + 1)
-        image = image(axes, panel, scale)
+        drawn = image(axes, panel, scale)
         axes.set_title(f"layer {layer + 1}", fontsize=8)
         axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
         left, below = layer % columns == 0, layer + columns >= len(scores)
         ticks(axes.yaxis, names if left and len(names) == panel.shape[0] else [], points)
         ticks(axes.xaxis, names if below and len(names) == panel.shape[1] else [], points, rotation=90)
     _title(figure, title)
-    _bar(figure, image)
+    _bar(figure, drawn)
     return figure
 
 
@@ -97,14 +97,14 @@ def _mosaic(scores: Array, title: str) -> Figure:
     width, height = max(4.5, heads * size + 1.2), layers * size * (n + gap) / (m + gap) + 1.2
     figure, axes = canvas(width, height, title)
     sheet = sheet.reshape(layers * (n + gap), -1)[:-gap, :-gap]
-    image = image(axes, sheet, colors.scale(scores.ravel()))
+    drawn = image(axes, sheet, colors.scale(scores.ravel()))
     axes.set_facecolor("#d8d8d8")  # the gaps
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()
     axes.xaxis.set_ticks([h * (m + gap) + m / 2 for h in range(heads)], [f"head {h + 1}" for h in range(heads)])
     axes.yaxis.set_ticks([k * (n + gap) + n / 2 for k in range(layers)], [f"layer {k + 1}" for k in range(layers)])
     axes.tick_params(length=0, labelsize=8 if size > 0.7 else 6)
-    _bar(figure, image)
+    _bar(figure, drawn)
     return figure
 
 
@@ -125,16 +125,16 @@ def layer_token(panels: Array, names: list[str], title: str, head: bool = False)
     height = min(max(0.22 * layers, 0.5), 6.0)
     figure = Figure(figsize=(width, count * (height + 0.25 * head) + 1.6), layout="constrained")
     FigureCanvasAgg(figure)
-    scale, image = colors.scale(panels.ravel()), None
+    scale, drawn = colors.scale(panels.ravel()), None
     for p in range(count):
         axes = figure.add_subplot(count, 1, p + 1)
-        image = image(axes, panels[p], scale, origin="lower", aspect="auto")
+        drawn = image(axes, panels[p], scale, origin="lower", aspect="auto")
         ticks(axes.yaxis, [str(i + 1) for i in range(layers)], 72 * height)
         axes.set_ylabel(f"head {p + 1}\nlayer" if head else "layer", fontsize=8)
         last = p == count - 1 and len(names) == n
         ticks(axes.xaxis, names if last else [], 72 * (width - 1.4), rotation=90 if n > 12 else 45)
     _title(figure, title)
-    _bar(figure, image)
+    _bar(figure, drawn)
     return figure
 
 
@@ -196,7 +196,7 @@ def image(axes: Any, panel: Array, scale: colors.Scale, **more: Any) -> Any:
     )
 
 
-def _bar(figure: Figure, image: Any) -> None:
+def _bar(figure: Figure, drawn: Any) -> None:
     height = figure.get_figheight()
-    bar = figure.colorbar(image, ax=figure.axes, fraction=0.03, pad=0.01, aspect=25, shrink=min(1.0, 4 / height))
+    bar = figure.colorbar(drawn, ax=figure.axes, fraction=0.03, pad=0.01, aspect=25, shrink=min(1.0, 4 / height))
     bar.ax.tick_params(labelsize=7)

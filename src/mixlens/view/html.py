@@ -100,6 +100,7 @@ def text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
         "legend": _legend(scale),
         "heading": reading.heading(attr),
         "goal": reading.visible(reading.goal(attr) or ""),
+        "specific": attr.meta.get("class_specific") is not False,
         "words_known": attr.offsets is not None,
         "dropped": attr.source.dropped,
     }

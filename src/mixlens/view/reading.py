@@ -80,8 +80,17 @@ def labels(result: Attribution | LayerMaps, limit: int = 18) -> list[str]:
 def heading(result: Attribution | LayerMaps) -> str:
     """One line: method (and aggregation), target, model."""
     method = ".".join(filter(None, (result.method, getattr(result, "aggregation", None))))
-    facts = [method, *(f"{k} {v}" for k, v in (("target", target(result)), ("model", result.meta.get("model"))) if v)]
+    facts = [method, *(f"{k} {v}" for k, v in (("target", target(result)), ("model", _model(result))) if v)]
     return visible(" · ".join(" ".join(str(f).split()) for f in facts))
+
+
+def _model(result: Attribution | LayerMaps) -> str | None:
+    """The model's name; of a local folder's path the end alone (`provenance` has it whole)."""
+    name = result.meta.get("model")
+    if name is None:
+        return None
+    parts = [p for p in str(name).replace("\\", "/").split("/") if p]
+    return "…/" + "/".join(parts[-2:]) if len(parts) > 2 else str(name)
 
 
 def goal(result: Attribution | LayerMaps) -> str | None:

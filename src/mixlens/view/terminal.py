@@ -41,6 +41,8 @@ def attribution(attr: Attribution) -> RenderableType:
         notes.append(f"the first {_WORDS} of {len(shown)} words; to_html() shows all")
     if attr.source.dropped:
         notes.append(f"{attr.source.dropped} tokens were cut off, as asked")
+    if attr.target is not None and attr.meta.get("class_specific") is False:
+        notes.append("not specific to the target")
     if any(p.special for p in shown):
         notes.append("special tokens are not coloured")
     rows.append(_legend(scale, notes))

@@ -1,0 +1,60 @@
+"""For all tests: no network, two threads, shapes enforced, and one tiny model on disk."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from beartype import BeartypeConf, beartype
+from jaxtyping import install_import_hook
+
+# Shapes and types hold in every test; an int passes for a float, as for any type checker. Before mixlens is imported.
+checker = ModuleType("shape_checker")
+checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+sys.modules["shape_checker"] = checker
+install_import_hook("mixlens", "shape_checker.check")
+
+
+import pytest
+import torch
+
+torch.set_num_threads(2)
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a deep and meaningful film . not bad good ##ly ##s slow very 中 文 < > / script"
+
+
+def save_tiny_bert(folder: Path, **config: object) -> Path:
+    """A random BertForSequenceClassification and a WordPiece tokenizer, saved; every size is another number."""
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    vocab = {word: i for i, word in enumerate(WORDS.split())}
+    settings = {
+        "vocab_size": len(vocab),
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.5,
+        "id2label": {0: "negative", 1: "positive"},
+        "label2id": {"negative": 0, "positive": 1},
+        **config,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BertForSequenceClassification(BertConfig(**settings))
+        for parameter in model.parameters():  # fresh norms and biases are all alike: a swapped one would not show
+            parameter.data += 0.3 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
+    BertTokenizerFast(vocab=vocab, do_lower_case=True, model_max_length=32).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_bert(tmp_path_factory.mktemp("tiny_bert"))

@@ -1,0 +1,209 @@
+"""Figures: the right kind of file, the tokens in it, nothing global."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from mixlens.capture.text import Tokens
+from mixlens.errors import ResultFileError, UnknownOption
+from mixlens.results import Attribution
+from mixlens.view import colors
+from mixlens.view.fonts import drawable
+from mixlens.view.heatmaps import pooled
+
+MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
+ALL = ("film", "signed", "pair", "ids", "nasty")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [t.get_text() for t in figure.findobj(matplotlib.text.Text) if t.get_text()]
+
+
+def svg_text(path) -> str:
+    return " ".join(ElementTree.parse(path).getroot().itertext())
+
+
+@pytest.mark.parametrize("ending", MAGIC)
+@pytest.mark.parametrize("kind", ["bar", "text"])
+def test_the_ending_says_the_format(film, tmp_path, ending, kind):
+    path = tmp_path / f"f.{ending}"
+    assert isinstance(film.plot(path, kind=kind), Figure)
+    assert path.read_bytes().startswith(MAGIC[ending])
+
+
+@pytest.mark.parametrize("more", [{}, {"row": 2}, {"row": "max"}, {"kind": "graph"}, {"kind": "graph", "row": -1}])
+@pytest.mark.parametrize("heads", [None, 2])
+def test_maps_are_drawn(make_maps, tmp_path, more, heads):
+    path = tmp_path / "m.svg"
+    assert isinstance(make_maps(3, 7, heads=heads).plot(path, **more), Figure)
+    assert path.read_bytes().startswith(MAGIC["svg"])
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("kind", ["bar", "text"])
+def test_an_svg_holds_the_words_as_text(name, kind, request, tmp_path):
+    attr = request.getfixturevalue(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attr.plot(tmp_path / "f.svg", kind=kind)
+        attr.plot(tmp_path / "f.png", kind=kind)
+        attr.plot(tmp_path / "f.pdf", kind=kind)
+    text = svg_text(tmp_path / "f.svg")
+    expected = {"film": "film", "signed": "slow", "pair": "moves", "ids": "Ġdeep", "nasty": "$x_1^2$"}[name]
+    assert expected in text
+    assert not ElementTree.parse(tmp_path / "f.svg").getroot().findall(".//{http://www.w3.org/2000/svg}script")
+
+
+def test_formulas_are_not_read(nasty):
+    figure = nasty.plot()
+    assert {"$x_1^2$", "\\input{x}"} <= set(texts(figure))
+    assert all(
+        not t.get_parse_math() for t in figure.findobj(matplotlib.text.Text) if t.get_visible() and "$" in t.get_text()
+    )
+
+
+def test_a_character_without_a_glyph_is_a_box():
+    assert drawable("a\U0010fffdb") == "a□b"
+    assert drawable("a\ufe0fb") in ("ab", "a\ufe0fb")
+    assert drawable("\u200d") != ""
+
+
+def test_bars_have_the_scores_and_their_colours(signed):
+    bars = signed.plot().axes[0].patches
+    assert [b.get_width() for b in bars] == pytest.approx(signed.scores.tolist())
+    hues = [matplotlib.colors.to_hex(b.get_facecolor()) for b in bars]
+    assert hues[1] == "#" + colors.strong(1)
+    assert hues[3] == "#" + colors.strong(-1)
+    assert hues[0] == hues[-1] == "#" + colors.SPECIAL
+
+
+def test_the_row_picture_has_layer_1_at_the_bottom(maps):
+    axes = maps.plot(row=2).axes[0]
+    image = axes.images[0]
+    assert image.origin == "lower"
+    assert np.allclose(image.get_array(), maps.row(2))
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["1", "2", "3"]
+    assert [t.get_text() for t in axes.get_xticklabels()] == list(maps.display)
+
+
+def test_the_grid_has_a_panel_a_layer_on_one_scale(maps):
+    panels = [a for a in maps.plot().axes if a.get_title().startswith("layer")]
+    assert [a.get_title() for a in panels] == ["layer 1", "layer 2", "layer 3"]
+    for panel, scores in zip(panels, maps.scores, strict=True):
+        assert np.allclose(panel.images[0].get_array(), scores)
+    assert len({panel.images[0].norm.vmax for panel in panels}) == 1
+
+
+def test_heads_are_columns_and_layers_rows(make_maps):
+    maps = make_maps(3, 7, heads=5)
+    axes = maps.plot().axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == [f"head {h}" for h in range(1, 6)]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["layer 1", "layer 2", "layer 3"]
+    sheet = axes.images[0].get_array().filled(np.nan)
+    assert np.allclose(sheet[8:15, 16:23], maps.scores[1, 2])
+
+
+def test_the_graph_draws_weights_into_their_tokens(make_maps):
+    maps = make_maps(2, 5)
+    scores = torch.zeros(2, 5, 5)
+    scores[1, 3, 1] = 0.7  # layer 2: token 1 goes into token 3
+    lines = replace(maps, scores=scores).plot(kind="graph").axes[0].collections[0]
+    assert np.array_equal(lines.get_segments(), [[[1, 1], [3, 2]]])
+    one = maps.plot(kind="graph", row=3).axes[0].collections[0]
+    assert {segment[1][0] for segment in np.array(one.get_segments())} == {3}
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "graph"])
+def test_signed_maps_have_two_hues_around_white(make_maps, kind):
+    maps = make_maps(2, 5)
+    figure = replace(maps, scores=maps.scores - 0.3).plot(kind=kind)
+    if kind == "heatmap":
+        norm = figure.axes[0].images[0].norm
+        assert norm.vmin == -norm.vmax
+    else:
+        assert len(np.unique(figure.axes[0].collections[0].get_color()[:, :3], axis=0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "n", "heads"), [(1, 2, None), (2, 170, None), (26, 5, None), (2, 70, 3), (1, 2, 1), (3, 2, 40)]
+)
+def test_all_sizes_are_drawn_without_a_warning(make_maps, tmp_path, layers, n, heads):
+    maps = make_maps(layers, n, heads=heads)
+    for more in ({}, {"row": 0}, {"kind": "graph"}):
+        if not (more and max(layers, heads or 0) > 20):
+            maps.plot(tmp_path / "m.png", **more)
+            assert (tmp_path / "m.png").stat().st_size < 3e6
+
+
+@pytest.mark.parametrize("kind", ["bar", "text"])
+@pytest.mark.parametrize("n", [1, 300])
+def test_short_and_long_texts_are_drawn(make, tmp_path, kind, n):
+    words = ["word" * 60] if n == 1 else [f"w{i}" for i in range(n)]
+    attr = Attribution(make(" ".join(words), *words, special=False), torch.zeros(n), "x")
+    attr.plot(tmp_path / "f.png", kind=kind)
+
+
+def test_pooling_keeps_the_largest_size_and_its_sign():
+    scores = np.zeros((2, 5, 7))
+    scores[1, 4, 6], scores[1, 0, 1] = -3.0, 2.0
+    out, k = pooled(scores, 4)
+    assert (k, out.shape) == (2, (2, 3, 4))
+    assert out[1, 2, 3] == -3.0
+    assert out[1, 0, 0] == 2.0
+    assert pooled(scores, 7)[1] == 1
+
+
+def test_unknown_endings_kinds_and_rows_are_refused(film, maps, tmp_path):
+    with pytest.raises(UnknownOption, match=r"ends in \.png, \.svg or \.pdf, got .*f\.jpg"):
+        film.plot(tmp_path / "f.jpg")
+    with pytest.raises(UnknownOption, match="got 'bars'; did you mean 'bar'"):
+        film.plot(kind="bars")
+    with pytest.raises(UnknownOption, match="known are: graph, heatmap"):
+        maps.plot(kind="x")
+    with pytest.raises(UnknownOption, match="expected a row of -7 to 6"):
+        maps.plot(row=7)
+    with pytest.raises(ResultFileError, match="create it first"):
+        film.plot(tmp_path / "none" / "f.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_same_result_gives_the_same_file(film, tmp_path):
+    for ending in MAGIC:
+        a, b = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}"
+        film.plot(a)
+        film.plot(b)
+        assert a.read_bytes() == b.read_bytes(), ending
+
+
+def test_nothing_global_is_left_behind(film, tmp_path):
+    before = dict(matplotlib.rcParams)
+    loaded = "matplotlib.pyplot" in sys.modules
+    film.plot(tmp_path / "f.svg")
+    assert dict(matplotlib.rcParams) == before
+    assert ("matplotlib.pyplot" in sys.modules) == loaded
+
+
+def test_threads_can_draw_at_once(film, maps, tmp_path):
+    def draw(i: int) -> int:
+        (film if i % 2 else maps).plot(tmp_path / f"{i}.svg")
+        return len(svg_text(tmp_path / f"{i}.svg"))
+
+    with ThreadPoolExecutor(4) as pool:
+        sizes = list(pool.map(draw, range(8)))
+    assert len(set(sizes)) == 2
+
+
+def test_blank_and_odd_labels_are_drawn(tmp_path):
+    source = Tokens((1, 2, 3), ("▁", "\n", ""), (False,) * 3)
+    for kind in ("bar", "text"):
+        Attribution(source, torch.tensor([0.5, -0.5, 0.0]), "x").plot(tmp_path / "f.png", kind=kind)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mixlens.aggregate import functions
-from mixlens.aggregate.flow import Progress, indices
+from mixlens.aggregate.flow import Progress, flow, indices
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.mixing.maps import normalize_rows
 
 if TYPE_CHECKING:
     from mixlens.results import LayerMaps
+
+Run = Callable[..., tuple[Tensor, dict[str, Any]]]
 
 RESIDUAL = 0.5  # Abnar & Zuidema: half of a token stays itself
 
@@ -25,7 +27,8 @@ def apply(maps: LayerMaps, name: str, *, receptive_field: bool = False, **option
         raise Undefined(
             f"expected the layer maps themselves, got maps already aggregated by {maps.aggregation}; aggregate once"
         )
-    run = {"rollout": _rollout, "flow": _flow, "layer": _single}.get(name) or _plain(name)
+    named: dict[str, Run] = {"rollout": _rollout, "flow": _flow, "layer": _single}
+    run = named.get(name) or _plain(name)
     reference = _uniform(maps) if receptive_field else None
     out, used = run(maps, **options)
     if reference is not None:
@@ -40,9 +43,8 @@ def apply(maps: LayerMaps, name: str, *, receptive_field: bool = False, **option
         again |= {"progress": None} if "progress" in options else {}
         out = functions.relative_to(out, run(plain, **again)[0])
         used["receptive_field"] = True
-    summed = receptive_field or (maps.rows_sum_to_one or bool(options.get("normalize"))) and name != "sum"
-    if name == "flow":
-        summed = receptive_field or bool(options["normalize"])
+    sums = bool(options["normalize"]) if name == "flow" else maps.rows_sum_to_one or bool(options.get("normalize"))
+    summed = receptive_field or (sums and name != "sum")
     aggregation = name if maps.aggregation is None else maps.aggregation
     return replace(
         maps,
@@ -118,7 +120,7 @@ def _flow(
     used: dict[str, Any] = {"residual": share or None, "normalize": normalize}
     if head is not None:
         return functions.head_flow(maps.scores, head, share, queries, layers, **how), {**used, "head": head}
-    return functions.flow(functions.add_residual(maps.scores.double(), share), queries, layers, **how), used
+    return flow(functions.add_residual(maps.scores.double(), share), queries, layers, **how), used
 
 
 def _share(maps: LayerMaps, residual: float | str | None, verb: str) -> float:
@@ -138,7 +140,7 @@ def _check_head(maps: LayerMaps, head: int | None) -> None:
         raise UnknownOption(f"expected head=0 to {(maps.heads or 0) - 1} of maps with per_head=True, got {head}")
 
 
-def _plain(name: str) -> Callable[..., tuple[Tensor, dict[str, Any]]]:
+def _plain(name: str) -> Run:
     return lambda maps: (functions.AGGREGATIONS[name].function(maps.scores), {})
 
 
@@ -154,7 +156,9 @@ def _place(maps: LayerMaps, k: int) -> int:
     if maps.layer_numbers is None:
         return k % count
     if k % count not in maps.layer_numbers:
-        raise UnknownOption(f"expected a layer that was computed, {_listed(maps.layer_numbers)}, got {k}; ask with layers=[{k}]")
+        raise UnknownOption(
+            f"expected a layer that was computed, {_listed(maps.layer_numbers)}, got {k}; ask with layers=[{k}]"
+        )
     return maps.layer_numbers.index(k % count)
 
 

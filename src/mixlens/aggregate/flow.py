@@ -76,7 +76,7 @@ def indices(name: str, asked: Sequence[int] | None, count: int) -> tuple[int, ..
     """`asked` as indices from 0; all of them for None. Raises UnknownOption: out of range, twice the same, or none."""
     if asked is None:
         return tuple(range(count))
-    good = isinstance(asked, Sequence) and not isinstance(asked, str) and len(asked) > 0
+    good = isinstance(asked, (list, tuple, range)) and len(asked) > 0
     if not good or any(isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count for i in asked):
         raise UnknownOption(f"expected {name}= a list of numbers of -{count} to {count - 1}, or None, got {asked!r}")
     found = tuple(i % count for i in asked)
@@ -105,8 +105,7 @@ class _Graph:
     scale: float = field(init=False)
     near: float = field(init=False)
     copies: int = field(init=False)  # sinks in one call of the solver: they share int32
-    tried: int = 0
-    met: int = 0
+    tries: dict[int, tuple[int, int]] = field(default_factory=dict)  # layer: sinks tried on the part, and met
 
     def __post_init__(self, sends: float) -> None:
         depth, n = self.maps.shape[:2]
@@ -152,9 +151,10 @@ class _Graph:
         sinks = np.flatnonzero(ceilings > self.near)
         for some in np.split(sinks, range(self.copies, len(sinks), self.copies)):
             met = np.zeros(len(some), bool)
-            if self.tried < 8 or self.met > self.tried // 2:  # else the try is not worth its time
+            tried, hits = self.tries.get(layer, (0, 0))
+            if tried < 16 or hits > tried // 6:  # else the try is not worth its time
                 met = part.values(first, self.steps[0, :n, :n], some) / self.scale >= ceilings[some] - self.near
-                self.tried, self.met = self.tried + len(some), self.met + int(met.sum())
+                self.tries[layer] = tried + len(some), hits + int(met.sum())
             yield from some[~met].tolist()
 
     def ceilings(self, layer: int, top: Array) -> Array:

@@ -72,7 +72,8 @@ class Network:
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
         self._fill(0, top, bottom, sink)
-        left, low, rest = self.graph.copy(), 0.0, ceiling
+        starts = np.repeat(np.arange(self.graph.shape[0]), np.diff(self.graph.indptr))
+        left, low, rest = self.graph, 0.0, ceiling
         while True:
             scale = WHOLE / rest
             steps = np.floor(np.minimum(left.data, rest) * scale).clip(max=WHOLE).astype(np.int32)
@@ -81,15 +82,16 @@ class Network:
             low += result.flow_value / scale
             if low >= ceiling - apart:
                 return low, ceiling
-            left = left - result.flow.astype(np.float64) / scale
-            left.data = left.data.clip(min=0)  # rounding
             beyond = whole - result.flow
             beyond.eliminate_zeros()
-            side = np.zeros(left.shape[0], dtype=bool)
+            side = np.zeros(left.shape[0], dtype=bool)  # the source's side of the cut
             side[breadth_first_order(beyond, 0, return_predecessors=False)] = True
-            rest = float(left[side][:, ~side].sum())
+            high = min(float(self.graph.data[side[starts] & ~side[self.graph.indices]].sum()), ceiling)
+            rest = high - low
             if rest <= apart:
-                return low, min(low + rest, ceiling)
+                return low, high
+            left = left - result.flow.astype(np.float64) / scale
+            left.data = left.data.clip(min=0)  # rounding
 
     def _fill(self, slot: int, top: Array, bottom: Array, sink: int) -> None:
         inner = self.buffer[:, 1:, 1:]

@@ -21,6 +21,10 @@ class FFN:
     down: str
     fused: bool = False
 
+    def __post_init__(self) -> None:
+        if len(self.up) not in ((1,) if self.fused else (1, 2)):
+            raise ValueError(f"expected one first map, or two where they are gated and not fused, got {self.up}")
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -47,6 +51,10 @@ class Spec:
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain is 1 + weight
     qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
+
+    def __post_init__(self) -> None:
+        if (self.ln1 is not None) != (self.order == "post"):
+            raise ValueError(f"expected ln1 for post-LN layers and no others, got ln1={self.ln1!r}, {self.order}")
 
     @property
     def norms(self) -> dict[str, str]:

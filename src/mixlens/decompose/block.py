@@ -151,10 +151,7 @@ class Block:
             return Jacobians(*(token_local(t, x) for t in (call.q, call.k, call.v)))
 
     def rest(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """The Jacobians of `finish`: with respect to attn_i, and to x_i at a fixed attn_i; each (batch, row, dim, dim).
-
-        The first has one row only where it is the same for all (parallel layers without a norm behind the sub-block).
-        """
+        """The Jacobians of `finish`: with respect to attn_i, and to x_i at a fixed attn_i; each (batch, row, dim, dim)."""
 
         def at(role: str) -> tuple[Frozen, Tensor, Tensor]:
             before, after = self.norms[role]
@@ -171,7 +168,7 @@ class Block:
             own = last.push(norm.pull(ffn + eye, before), actual)
         else:
             own = norm.pull(ffn, before) + eye
-        through = eye[None, None] if self.spec.order == "parallel" else own
+        through = eye.expand_as(own) if self.spec.order == "parallel" else own
         if "post_attention" in self.norms:
             between, actual, _ = at("post_attention")
             through = between.pull(through, actual)

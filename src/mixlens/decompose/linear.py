@@ -62,11 +62,6 @@ class Frozen:
             u = u - u.mean(-1, keepdim=True)
         return u if self.gain is None else u * self.gain
 
-    def transpose(self, w: Tensor) -> Tensor:
-        """Rows of weights w (..., dim) that read this norm's output, made to read its input: w @ linear(u)."""
-        w = w if self.gain is None else w * self.gain
-        return w - w.mean(-1, keepdim=True) if self.kind == "layer" else w
-
     def apply(self, actual: Tensor) -> Tensor:
         """The whole frozen form at the actual vector: what the norm itself gives."""
         out = self.linear(actual) * self.scale(actual)[..., None]

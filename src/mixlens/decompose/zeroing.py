@@ -58,13 +58,12 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
     ups = []
     for path in block.spec.ffn.up:
         weight, bias = matrix(submodule(block.module, path), dim)
-        reads = norm.transpose(weight).T  # (dim, width): reads the norm's input, but for the scale
         constant = torch.zeros_like(weight[:, 0]) if bias is None else bias
         if norm.bias is not None:
             constant = constant + weight @ norm.bias
         # Head vectors through the map: fold it into W_O (dim^2 width) or push the vectors (batch n heads dim width).
-        fold = terms.projection @ reads if batch * n * heads > dim else None
-        ups.append((before @ reads, reads, fold, constant))
+        fold = norm.linear(terms.projection) @ weight.T if batch * n * heads > dim else None
+        ups.append((norm.linear(before) @ weight.T, weight, fold, constant))
     width = max(len(constant) for *_, constant in ups)
     for keys in blocks(n, STEP_BYTES // (batch * n * width * alpha.element_size())):
         count = keys.stop - keys.start
@@ -75,9 +74,9 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
         scale = norm.scale(moved)[..., None]
         scaled = a * scale
         hidden = []
-        for actual, reads, fold, constant in ups:
+        for actual, weight, fold, constant in ups:
             if fold is None:
-                pushed = flat @ reads
+                pushed = norm.linear(flat) @ weight.T
             else:
                 pushed = (_values(terms, keys) @ fold).transpose(1, 2).reshape(batch * count, heads, -1)
             # constant + scale * (actual - a pushed), with as few passes over the n^2 rows as torch allows

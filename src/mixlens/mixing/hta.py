@@ -16,6 +16,7 @@ whose parts are matrix products of a query's things with a key's: no pair of tok
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,7 @@ from mixlens.decompose import Block
 from mixlens.mixing.maps import Map, only_visible
 
 HELD_BYTES = 256 << 20  # Gram matrices of query tokens held at a time
+STEP_BYTES = 8 << 20  # Jacobians of query tokens made at a time
 TILE_BYTES = 64 << 20  # head vectors of pairs of tokens held at a time
 
 
@@ -94,22 +96,26 @@ def frobenius(
     tile = max(1, int((TILE_BYTES / (8 * heads**2 * width)) ** 0.5))
     out, selves = layer.v.new_empty(n, n), []
     for some in blocks(n, HELD_BYTES // (8 * (heads * width) ** 2)):
-        through, own = (t[0] for t in one.rest(some))
-        p = through @ projection
-        tiles = [
-            (slice(some.start + part.start, some.start + part.stop), part)
-            for part in blocks(some.stop - some.start, tile)
-        ]
-        for rows, part in tiles:
-            jacobian = _scaled(own[part], columns, rows) + _at(p, part) @ _selves(layer, rows, columns)
+        gram = layer.v.new_empty(heads, heads, some.stop - some.start, width, width, dtype=wide)
+        for part, rows in _within(some, STEP_BYTES // (4 * projection.numel())):
+            through, own = (t[0] for t in one.rest(rows))
+            p = through @ projection
+            jacobian = _scaled(own, columns, rows) + p @ _selves(layer, rows, columns)
             selves.append(torch.linalg.matrix_norm(jacobian, dtype=wide).to(out))
-        gram = _by_heads((p := p.to(wide)).mT @ p, heads, heads)
+            p = p.to(wide)
+            gram[:, :, part] = _by_heads(p.mT @ p, heads, heads)
         for keys in blocks(n, tile):
             side = _Keys.of(layer, keys, columns, wide)
-            for rows, part in tiles:
-                out[rows, keys] = _squares(layer, _at(gram, part, 2), side, rows, keys).clamp_min_(0).sqrt_().to(out)
+            for part, rows in _within(some, tile):
+                out[rows, keys] = _squares(layer, gram[:, :, part], side, rows, keys).clamp_min_(0).sqrt_().to(out)
     out.diagonal().copy_(torch.cat(selves))
     return out
+
+
+def _within(some: slice, size: int) -> Iterator[tuple[slice, slice]]:
+    """Slices that cover `some`, seen from its start and as they are."""
+    for part in blocks(some.stop - some.start, size):
+        yield part, slice(some.start + part.start, some.start + part.stop)
 
 
 def _selves(layer: Linearised, rows: slice, columns: Tensor | None) -> Float[Tensor, "row headwidth dim"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from torch import Tensor
 
 from mixlens.attribute.gradients import take
 from mixlens.attribute.methods import Preset, Random
-from mixlens.attribute.readout import answer
+from mixlens.attribute.readout import answer, reading
+from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
-from mixlens.errors import ModelError, Undefined
+from mixlens.errors import ModelError, TargetError, Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners.passes import TextPass
@@ -36,6 +38,10 @@ def layer_maps(lens: Any, one: TextPass, method: str, options: Mapping[str, Any]
         if bool(zero.all()):
             raise ModelError(f"{method} is zero everywhere: no token reaches any other; the model ignores its input")
         meta["zero_rows"] = tuple(tuple(row) for row in zero.nonzero().tolist())
+    with suppress(TargetError):  # the row that views show; where none is known they show the mean
+        row = reading(lens.head, one.tokens, Target()).row
+        if row is not None:
+            meta["readout"] = row
     causal = len(one.tokens) > 1 and all(s.causal for s in one.sights)
     return LayerMaps(
         source=one.tokens,

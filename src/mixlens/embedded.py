@@ -65,8 +65,7 @@ def provenance(difference: bytes) -> dict[str, Any]:
     """What a difference file (its bytes) says of itself: recipe, base, data, accuracy, labels."""
     size = int.from_bytes(difference[:8], "little")  # safetensors: header length, header, data
     header = json.loads(difference[8 : 8 + size])
-    facts: dict[str, Any] = json.loads(header["__metadata__"]["provenance"])
-    return facts
+    return json.loads(header["__metadata__"]["provenance"])
 
 
 def base_folder() -> Path:

@@ -1,0 +1,58 @@
+"""What benchmarks share: a random model of BERT-base shape, and times as ratios to its own forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+
+import mixlens
+
+
+def bert_base() -> Any:
+    """A lens on a random BertForSequenceClassification, 12 layers of 768, eager to be measured in float32."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    return mixlens.load(BertForSequenceClassification(BertConfig()).eval())
+
+
+def text(n: int) -> list[int]:
+    """Random token ids."""
+    return torch.randint(1000, 30000, (n,), generator=torch.Generator().manual_seed(n)).tolist()
+
+
+def forward(lens: Any, ids: list[int]) -> Callable[[], Any]:
+    """The user's own forward pass over one text."""
+    inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
+
+    def run() -> Any:
+        with torch.no_grad():
+            return lens.model(**inputs)
+
+    return run
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    start = perf_counter()
+    run()
+    return perf_counter() - start
+
+
+def ratio(run: Callable[[], Any], unit: Callable[[], Any], *, units: int = 1, repeats: int = 5) -> tuple[float, float]:
+    """Median over repeats of the time of `run` in times of `unit`, and the median time of `unit`.
+
+    Each repeat measures `units` passes before and as many after, so that a busy machine slows both alike.
+    """
+    run(), unit()
+    found, times = [], []
+    for _ in range(repeats):
+        before = seconds(lambda: [unit() for _ in range(units)])
+        here = seconds(run)
+        after = seconds(lambda: [unit() for _ in range(units)])
+        times.append((before + after) / (2 * units))
+        found.append(here / times[-1])
+    return median(found), median(times)

@@ -6,6 +6,7 @@ from typing import Any
 
 _COST = {
     "forward": "one pass",
+    "flow": "one pass and a maximum flow for every token, on the CPU",
     "decompose": "one pass and the terms",
     "finish": "one pass and the rest of each layer for every pair of tokens",
     "jacobian": "one pass and each layer's Jacobian: O(n dim^3 + n^2 dim^2)",

@@ -53,7 +53,7 @@ class Preset(Method):
 
     @property
     def needs(self) -> str:
-        return MIXING[self.mixing].needs
+        return "flow" if self.aggregation == "flow" else MIXING[self.mixing].needs
 
     def options(self) -> dict[str, Any]:
         own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in ("normalize", "per_head")}

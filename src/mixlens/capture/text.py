@@ -220,7 +220,7 @@ def _from_ids(data: Any, tokenizer: Any) -> Tokens:
     )
 
 
-def _rows(data: Mapping[str, Any]) -> list[dict[str, list[int]]]:
+def _rows(data: Mapping[str, Any]) -> list[dict[str, list[Any]]]:
     """A mapping of model inputs, padded on either side, to one dict of unpadded lists a text."""
     if data.get("input_ids") is None:
         raise InputError(f"expected a mapping with 'input_ids', got the keys {sorted(data)}")
@@ -246,7 +246,7 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, list[int]]]:
     return rows
 
 
-def _two(value: Any, name: str) -> list[list[int]]:
+def _two(value: Any, name: str) -> list[list[Any]]:
     try:
         value = value.tolist() if hasattr(value, "tolist") else list(value)
     except TypeError:

@@ -39,8 +39,19 @@ def value_zeroing(
         if standardize is not None:
             outputs = (outputs - mean) / deviation
         scores[:, rows, keys] = between(outputs, real[:, rows, None])
-    scores = only_visible(block, scores)
+    quiet = scores.amax(-1, keepdim=True) <= _rounding(distance, block.y, deviation, real)
+    scores = only_visible(block, scores).masked_fill(quiet, 0.0)
     return normalize_rows(scores) if normalize else scores
+
+
+def _rounding(distance: Distance, y: Tensor, deviation: Tensor | float, real: Tensor) -> Tensor | float:
+    """What a distance may be though nothing moved, (batch, query, 1): a row of nothing else is a row of zeros."""
+    if distance == "spearman":
+        return 1e-12  # two ranks that change places are 12 / d^3
+    size = 16 * torch.finfo(y.dtype).eps * (y / deviation).norm(dim=-1, keepdim=True)
+    if distance == "euclidean":
+        return size
+    return 0.5 * (size / real.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)) ** 2
 
 
 def _statistics(standardize: tuple[Tensor, Tensor] | None, block: Block) -> tuple[Tensor | float, Tensor | float]:

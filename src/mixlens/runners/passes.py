@@ -82,13 +82,14 @@ def groups(
     """`(number, how many, indices of the texts, model inputs)` of each batch, by length. Raises UnknownOption."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
-    if head and getattr(model.config, "pad_token_id", None) is None:
-        batch_size = 1  # some heads find the last token by the padding token, and refuse batches without one
+    fill = pad_id(model) if pad is None else pad
+    if head and fill != getattr(model.config, "pad_token_id", None):
+        batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
     names = accepts(model if head else base_model(model))
     batches = list(buckets(texts, batch_size))
     for number, members in enumerate(batches, 1):
         chosen = [texts[i] for i in members]
-        inputs = collate(chosen, pad_id(model) if pad is None else pad, model.device, names)
+        inputs = collate(chosen, fill, model.device, names)
         yield number, len(batches), members, inputs
 
 

@@ -1,0 +1,299 @@
+"""The gradient, CAT and attention-gradient methods against plain autograd, in float64, on every architecture."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+import mixlens
+from mixlens import Target
+from mixlens.attribute import ATTRIBUTIONS, Gradient
+from mixlens.errors import NotFinite, TargetError, Undefined, UnknownOption
+from models import families
+from oracles import autograd
+
+NAMES = sorted(families.FAMILIES)
+METHODS = [name for name, method in ATTRIBUTIONS.items() if isinstance(method, Gradient)]
+N = 7
+BLIND = ("gpt2", "gpt_neox", "gpt_neox-sequential", "opt")  # to the mean of a hidden state: LayerNorms before all else
+
+
+def head_of(name: str) -> str:
+    return "causal" if families.FAMILIES[name].causal else "sequence"
+
+
+@cache
+def by_hand(name: str, layer: int = 0):
+    """(hidden, gradients, weights, weight gradients, row) for the predicted class's logit."""
+    trace = autograd.trace(autograd.model_of(name, head_of(name)), families.text(N), layer=layer)
+    logits = trace.logits[-1] if trace.logits.ndim == 2 else trace.logits
+    value = logits[int(logits.argmax())]
+    g, w = autograd.gradients(trace, value)
+    hidden = [autograd.numpy(h[0]) for h in trace.hidden]
+    weights = [autograd.numpy(a[0]) for a in trace.weights]
+    row = N - 1 if families.FAMILIES[name].causal else 0
+    return hidden, [t.numpy() for t in g], weights, [t.numpy() for t in w], row
+
+
+def oracle(method: str, hand, layer: int = 0, **options):
+    h, g, a, da, row = hand
+    if method == "saliency":
+        return np.array([np.linalg.norm(g[0][i] * h[0][i]) for i in range(N)])
+    if method == "grad_l2":
+        return np.array([np.linalg.norm(g[0][i]) for i in range(N)])
+    if method == "grad_sum":
+        return np.array([sum(g[0][i]) for i in range(N)])
+    if method == "grad_x_input":
+        return np.array([sum(g[0][i] * h[0][i]) for i in range(N)])
+    depth = len(a)
+    first = 1 if options.get("indexing", "output") == "output" else 0
+    cats = [[(h[k + first][i] * g[k + first][i]).sum() for i in range(N)] for k in range(depth)]
+    if method == "cat":
+        return np.array(cats).sum(0)
+    if method == "attcat":
+        out = np.zeros(N)
+        for k in range(depth):
+            for j in range(N):
+                mean = a[k].mean(0)
+                received = mean[row, j] if options.get("weights") == "readout" else sum(mean[:, j]) / N
+                out[j] += cats[k][j] * received
+        return out
+    if method == "grads":
+        return da[-1].mean(0)[row]
+    if method == "att_grads":
+        return sum((a[k] * da[k]).mean(0)[row] for k in range(depth))
+    assert method == "grad_sam"
+    return np.array([np.mean([(a[k] * np.maximum(da[k], 0))[:, i].mean() for k in range(depth)]) for i in range(N)])
+
+
+def close(got, expected, tolerance=1e-9):
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_architecture(name):
+    lens = families.lens(name, head_of(name))
+    for method in METHODS:
+        if method == "grad_sum" and name in BLIND:
+            continue
+        got = lens.attribute(families.text(N), method, normalize=False)
+        close(got.scores, oracle(method, by_hand(name)))
+        assert got.meta["of"] == "logit" and got.meta["class_specific"]
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_gradients_that_always_sum_to_zero(name):
+    g = by_hand(name)[1][0]
+    assert np.abs(g.sum(-1)).max() < 1e-13 < np.abs(g).max()
+    with pytest.raises(Undefined, match=r"sum to 0 over dimensions.*use grad_l2 or grad_x_input"):
+        families.lens(name, head_of(name)).attribute(families.text(N), "grad_sum")
+
+
+@pytest.mark.parametrize("options", [{"indexing": "input"}, {"weights": "readout"}], ids=str)
+def test_options_of_attcat(options):
+    close(
+        families.lens("bert", "sequence").attribute(families.text(N), "attcat", **options).scores,
+        oracle("attcat", by_hand("bert"), **options),
+    )
+
+
+def test_cat_at_the_input_of_layers():
+    got = families.lens("gpt2", "causal").attribute(families.text(N), "cat", indexing="input")
+    close(got.scores, oracle("cat", by_hand("gpt2"), indexing="input"))
+
+
+@pytest.mark.parametrize("method", ["cat", "attcat", "att_grads"])
+def test_layers_sum_to_the_scores(method):
+    got = families.lens("bert", "sequence").attribute(families.text(N), method)
+    assert got.layers.shape == (3, N)
+    torch.testing.assert_close(got.layers.sum(0), got.scores)
+
+
+def test_at_the_last_output_only_the_row_has_a_gradient():
+    layers = families.lens("bert", "sequence").attribute(families.text(N), "cat").layers
+    assert (layers[-1, 1:] == 0).all() and layers[-1, 0] != 0
+
+
+@pytest.mark.parametrize("method", ["saliency", "grad_l2", "grad_sum", "grad_x_input"])
+@pytest.mark.parametrize("layer", [1, 2, -1])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "albert-inner"])
+def test_at_another_layer(name, layer, method):
+    if name in BLIND and method == "grad_sum":
+        pytest.skip("it is 0")
+    lens = families.lens(name, head_of(name))
+    depth = 4 if name.startswith("albert") else 3
+    got = lens.attribute(families.text(N), method, layer=layer, normalize=False)
+    close(got.scores, oracle(method, by_hand(name, layer % depth)))
+
+
+@pytest.mark.parametrize("method", ["grad_sum", "grad_x_input"])
+def test_absolute(method):
+    lens = families.lens("bert", "sequence")
+    signed, absolute = (lens.attribute(families.text(N), method, absolute=a).scores for a in (False, True))
+    assert (signed < 0).any() and torch.equal(absolute, signed.abs())
+
+
+# --- laws ---
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "modernbert"])
+def test_grad_x_input_is_the_directional_derivative(name):
+    model, ids = autograd.model_of(name, head_of(name)), families.text(N)
+    got = families.lens(name, head_of(name)).attribute(ids, "grad_x_input")
+    x = autograd.trace(model, ids).hidden[0][0].detach()
+    index = got.target.index
+
+    def value(x):
+        logits = autograd.trace(model, ids, leaf=x).logits
+        return (logits[-1] if logits.ndim == 2 else logits)[index]
+
+    for i in (0, 3):
+        along = torch.zeros_like(x)
+        along[i] = x[i]
+        assert abs(autograd.directional(value, x, along) - float(got.scores[i])) < 1e-6 * float(got.scores.abs().max())
+    assert abs(autograd.directional(value, x, x) - float(got.scores.sum())) < 1e-6 * float(got.scores.abs().sum())
+
+
+SIGNED = [name for name in METHODS if ATTRIBUTIONS[name].signed]
+
+
+@pytest.mark.parametrize("method", [*SIGNED, "integrated_gradients", "deeplift", "blank_out"])
+def test_log_odds_of_two_classes_are_opposite(method):
+    lens, ids = families.lens("bert", "sequence"), families.text(N)
+    more = {"replace": families.UNK} if method == "blank_out" else {}
+    one, other = (lens.attribute(ids, method, target=Target(c, of="log_odds"), **more).scores for c in (0, 1))
+    assert one.abs().max() > 1e-6
+    torch.testing.assert_close(one, -other, rtol=1e-9, atol=1e-12)
+
+
+def test_logits_of_two_classes_are_not():
+    lens, ids = families.lens("bert", "sequence"), families.text(N)
+    one, other = (lens.attribute(ids, "grad_x_input", target=c).scores for c in (0, 1))
+    assert (one + other).abs().max() > 1e-3
+
+
+EVERY = [*METHODS, "integrated_gradients", "deeplift", "hta", "hta_x_input", "blank_out"]
+
+
+def options_of(method: str) -> dict:
+    return {"replace": families.UNK} if method == "blank_out" else {"steps": 32} if method[:3] == "int" else {}
+
+
+@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize(("name", "head"), [("bert", "sequence"), ("llama", "causal"), ("modernbert", "sequence")])
+def test_batch_mates_change_nothing(name, head, method):
+    lens, texts = families.lens(name, head), [t for t in families.texts() if len(t) > 1]
+    how = options_of(method)
+    together = lens.attribute(texts, method, **how)
+    for ids, mate in zip(texts, together, strict=True):
+        alone = lens.attribute(ids, method, **how)
+        torch.testing.assert_close(mate.scores, alone.scores, rtol=1e-11, atol=1e-12 * float(alone.scores.abs().max()))
+        assert mate.target == alone.target
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_padding_sides_change_nothing(method):
+    lens, ids = families.lens("bert", "sequence"), families.text(N)
+    alone = lens.attribute(ids, method, **options_of(method)).scores
+    pad = [families.PAD] * 3
+    for row, mask in (([*pad, *ids], [0] * 3 + [1] * N), ([*ids, *pad], [1] * N + [0] * 3)):
+        got = lens.attribute({"input_ids": row, "attention_mask": mask}, method, **options_of(method))
+        assert torch.equal(got.scores, alone)
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_float32_is_near_float64(method):
+    wide, narrow = (families.lens("bert", "sequence", dtype) for dtype in (torch.float64, torch.float32))
+    a, b = (lens.attribute(families.text(N), method, **options_of(method)).scores for lens in (wide, narrow))
+    assert b.dtype == torch.float32
+    torch.testing.assert_close(a.float(), b, rtol=0, atol=1e-4 * float(a.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("method", EVERY)
+def test_half_precision_is_finite(method, dtype):
+    how = {**options_of(method), **({"tolerance": float("inf")} if method[:3] == "int" else {})}
+    got = families.lens("bert", "sequence", dtype).attribute(families.text(N), method, **how)
+    assert got.scores.dtype == torch.float32 and torch.isfinite(got.scores).all() and got.scores.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("around", "frozen"),
+    [(torch.no_grad, True), (torch.inference_mode, False), (torch.enable_grad, True)],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+@pytest.mark.parametrize("method", EVERY)
+def test_the_callers_autograd_is_neither_needed_nor_touched(method, frozen, around):
+    model = families.make("bert", "sequence")
+    model.requires_grad_(not frozen)
+    model.bert.encoder.layer[1].requires_grad_(frozen)  # some as the others are not
+    before = [p.requires_grad for p in model.parameters()]
+    how = options_of(method)
+    expected = families.lens("bert", "sequence").attribute(families.text(N), method, **how).scores
+    lens = mixlens.load(model)
+    with around():
+        enabled = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        got = lens.attribute(families.text(N), method, **how).scores
+        assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == enabled
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-13)
+    assert not got.requires_grad and not got.is_inference()
+    assert [p.requires_grad for p in model.parameters()] == before
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_gradient_of_the_users_own_stays():
+    model = families.make("bert", "sequence")
+    ids = torch.tensor([families.text(N)])
+    model(input_ids=ids).logits.sum().backward()
+    before = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    lens = mixlens.load(model)
+    for method in EVERY:
+        lens.attribute(families.text(N), method, **options_of(method))
+    assert all(torch.equal(p.grad, before[name]) for name, p in model.named_parameters() if name in before)
+
+
+# --- special tokens hidden, refusals ---
+
+
+def test_mask_special_is_another_pass_than_the_prediction(tiny_bert_folder):
+    lens = mixlens.load(tiny_bert_folder)
+    plain, masked = (lens.attribute("a deep film .", "attcat", mask_special=m) for m in (False, True))
+    assert masked.target == plain.target and masked.meta["probability"] == plain.meta["probability"]
+    assert masked.scores[0] == masked.scores[-1] == 0  # nobody attends to them
+    assert (masked.scores - plain.scores)[1:-1].abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("options", [{"indexing": "both"}, {"weights": "all"}, {"layer": 0}])
+def test_options_it_does_not_know(options):
+    with pytest.raises(UnknownOption):
+        families.lens("bert", "sequence").attribute(families.text(N), "attcat", **options)
+
+
+@pytest.mark.parametrize("layer", [3, -4, 1.0, True])
+def test_layers_there_are_not(layer):
+    with pytest.raises(UnknownOption, match="expected layer=-3 to 2, got"):
+        families.lens("bert", "sequence").attribute(families.text(N), "saliency", layer=layer)
+
+
+def test_mask_special_without_special_tokens():
+    with pytest.raises(Undefined, match="load the model with its tokenizer"):
+        families.lens("bert", "sequence").attribute(families.text(N), "attcat", mask_special=True)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "integrated_gradients", "deeplift", "blank_out"])
+def test_without_a_head_there_is_no_answer(method):
+    with pytest.raises(TargetError, match="load the model with its classification or language-model head"):
+        families.lens("bert").attribute(families.text(N), method, readout=0)
+
+
+def test_a_gradient_that_is_not_finite():
+    model = families.make("bert", "sequence")
+    lens = mixlens.load(copy.deepcopy(model))
+    with torch.no_grad():
+        lens.model.classifier.weight[0, 0] = float("nan")
+    with pytest.raises(NotFinite, match=r"classifier\.weight"):
+        lens.attribute(families.text(N), "grad_x_input", target=0)

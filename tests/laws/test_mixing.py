@@ -1,0 +1,131 @@
+"""What holds for every mixing method on every architecture; a new line of either table is covered as it stands."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+import mixlens
+from mixlens.architectures import spec_for
+from mixlens.mixing import MIXING
+from models import families
+
+QUICK = ("bert", "gpt_neox", "gemma2")  # every order, both norms, grouped heads, a window, a cap; -m slow: all others
+SIZES = ("ROW_BYTES", "VECTOR_BYTES", "CACHE_BYTES", "STEP_BYTES")
+
+
+def order(name: str) -> str:
+    return spec_for(families.config_of(name)).order
+
+
+def pairs(causal: bool = False) -> list[object]:
+    return [
+        pytest.param(name, method, marks=() if name in QUICK else pytest.mark.slow)
+        for name, family in families.FAMILIES.items()
+        for method, facts in MIXING.items()
+        if order(name) in facts.orders and (family.causal or not causal)
+    ]
+
+
+everywhere = pytest.mark.parametrize(("name", "method"), pairs())
+
+
+def maps(name: str, method: str, text: object, dtype: torch.dtype = torch.float64) -> Tensor | list[Tensor]:
+    got = families.lens(name, dtype=dtype).mixing(text, method=method)
+    return [one.scores for one in got] if isinstance(got, list) else got.scores
+
+
+@cache
+def alone(name: str, method: str, n: int) -> mixlens.LayerMaps:
+    """The maps of the first n tokens of the text, with nothing beside it."""
+    return families.lens(name).mixing(families.text()[:n], method=method)
+
+
+def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    assert got.shape == expected.shape
+    assert (got - expected).abs().max() <= tolerance * max(1.0, float(expected.abs().max()))
+
+
+def padded(name: str, texts: list[list[int]], left: bool) -> dict[str, Tensor]:
+    width = max(map(len, texts))
+    pad = families.FAMILIES[name].settings["pad_token_id"]
+    rows = [([pad] * (width - len(t)), [0] * (width - len(t)), t, [1] * len(t)) for t in texts]
+    return {
+        "input_ids": torch.tensor([p + t if left else t + p for p, _, t, _ in rows]),
+        "attention_mask": torch.tensor([z + o if left else o + z for _, z, _, o in rows]),
+    }
+
+
+LENGTHS = (9, 5, 1)
+
+
+@everywhere
+def test_batch_mates_and_padding_change_no_number(name, method):
+    texts = [families.text()[:n] for n in LENGTHS]
+    for other in (texts, padded(name, texts, left=False), padded(name, texts, left=True)):
+        for n, got in zip(LENGTHS, maps(name, method, other), strict=True):
+            close(got, alone(name, method, n).scores)
+
+
+@everywhere
+def test_facts_hold(name, method):
+    facts = MIXING[method]
+    for n in LENGTHS:
+        got = alone(name, method, n)
+        assert got.scores.shape[1:] == (n, n)
+        assert torch.isfinite(got.scores).all()
+        assert (got.rows_sum_to_one, got.holds_residual, got.signed) == (
+            facts.rows_sum_to_one,
+            facts.holds_residual,
+            facts.signed,
+        )
+        if not facts.signed:
+            assert (got.scores >= 0).all()
+        if facts.rows_sum_to_one:
+            sums = got.scores.sum(-1)
+            close(sums, (~(got.scores == 0).all(-1)).to(sums))  # a row of zeros stays one
+            assert (sums > 0).double().mean() > 0.9
+        assert got.causal == (families.FAMILIES[name].causal and n > 1)
+        if got.causal:
+            assert (got.scores.triu(1) == 0).all()
+        assert got.scores.abs().amax((1, 2)).min() > 0
+
+
+@everywhere
+def test_float32_is_float64_but_for_rounding(name, method):
+    narrow = maps(name, method, families.text(), torch.float32)
+    assert narrow.dtype == torch.float32
+    close(narrow.double(), alone(name, method, 9).scores, 2e-3 if method == "value_zeroing" else 2e-5)
+
+
+@pytest.mark.parametrize(("name", "method"), pairs(causal=True))
+def test_appended_tokens_change_no_earlier_row(name, method):
+    close(alone(name, method, 9).scores[:, :5, :5], alone(name, method, 5).scores)
+
+
+@everywhere
+def test_chunk_sizes_change_no_number(name, method, monkeypatch):
+    for size in (1, 9_000):  # one row or key at a time; a few, and fewer at the end
+        for module in [m for n, m in sys.modules.items() if n.startswith("mixlens.")]:
+            for constant in SIZES:
+                if hasattr(module, constant):
+                    monkeypatch.setattr(module, constant, size)
+        close(maps(name, method, families.text()), alone(name, method, 9).scores)
+
+
+def test_the_chunk_sizes_are_there():
+    from mixlens.decompose import terms, zeroing
+
+    assert all(hasattr(terms, size) or hasattr(zeroing, size) for size in SIZES)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_repeated_words_have_a_score_a_position(name):
+    text = families.text()
+    rows = maps(name, "alti", text[:2] + [text[2]] * 3 + text[3:5])[-1, -1]
+    assert rows.shape == (7,)
+    assert len({float(v) for v in rows[2:5]}) == 3

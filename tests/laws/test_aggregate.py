@@ -46,7 +46,7 @@ def test_rollout_is_the_product(method):
     got, expected = maps.rollout(residual=None).scores, product(maps.scores)
     if not maps.rows_sum_to_one:  # rescaled by one number a layer, the largest entry
         logs = maps.rollout(residual=None).meta["log_scale"]
-        close(torch.tensor(logs), expected.amax((1, 2)).log())
+        close(torch.tensor(logs, dtype=torch.float64), expected.amax((1, 2)).log())
         expected = expected / expected.amax((1, 2), keepdim=True)
     close(got, expected)
     assert len(maps.rollout(residual=None)) == len(maps)

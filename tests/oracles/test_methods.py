@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+import mixlens
 from mixlens.mixing import MIXING, RATIOS
-from models import families
-from oracles import methods
+from models import exact, families
+from oracles import layers, methods
 from oracles.layers import NAMES, by_hand
 
 N = 13  # more tokens than a head has dimensions, or effective attention is attention
@@ -55,6 +56,21 @@ def test_effective_attention_is_not_attention_here():
     lens = families.lens("bert")
     effective, plain = (lens.mixing(families.text(N), method=m).scores for m in ("effective_attention", "attention"))
     assert (effective - plain).abs().max() > 0.01
+
+
+def test_effective_attention_of_values_in_few_dimensions():
+    """Five tokens, eight dimensions a head, but values in three of them: there is something that no output can see."""
+    model = families.make("bert", attention=exact.ATTENTION)
+    with torch.no_grad():
+        for layer in model.encoder.layer:
+            for parameter in layer.attention.self.value.parameters():
+                parameter.view(4, 8, -1)[:, 3:] = 0
+    text = families.text(5)
+    first = exact.forward(model, text, output_hidden_states=True).hidden_states[0]
+    hand = list(layers.bert(model, first[0].numpy()))
+    got = mixlens.load(model).mixing(text, method="effective_attention").scores
+    close(got, np.stack([methods.effective_attention(layer) for layer in hand]))
+    assert np.abs(got.numpy() - np.stack([methods.attention(layer) for layer in hand])).max() > 0.01
 
 
 @pytest.mark.parametrize(

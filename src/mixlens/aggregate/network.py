@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-WHOLE = 2**31 - 1  # scipy's capacities and flow values are int32
+# Capacities and flows of scipy are int32, and what an edge has left over is its capacity plus the flow against it.
+WHOLE = 2**30 - 1
 
 
 class Network:

@@ -1,0 +1,274 @@
+"""Specs: every one fits its models, and every change of one is refused; what is not known is refused by name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import mixlens
+from mixlens.architectures import FFN, SPECS, Spec, layer_modules, position_limit, spec_for
+from mixlens.errors import MixlensError, UnknownArchitecture, UnsupportedConfig
+from mixlens.selfcheck import self_check
+from models import families, stored
+
+QUICK = ("bert", "gpt_neox", "gemma2", "modernbert")
+TEXT = families.text()
+
+
+def test_every_spec_has_a_family_here():
+    assert {family.model_type for family in families.FAMILIES.values()} == set(SPECS)
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_check_passes(name):
+    check = families.lens(name).check()
+    assert check.passed
+    assert check.worst < 5e-15
+    assert len(check.layers) == (4 if name.startswith(("albert", "modernbert")) else 3)
+    assert check.causal == families.FAMILIES[name].causal
+    post = spec_for(families.config_of(name)).order == "post"
+    assert [m for m, why in check.supports.items() if why] == ([] if post else ["norm_resln", "partial_lrp", "trans_att"])
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2"])
+def test_check_passes_where_norms_round_to_float32(name):
+    check = mixlens.load(families.make(name, exact=False)).check()
+    assert 1e-12 < check.worst < check.tolerance < 1e-5
+
+
+# --- every mutation of every spec ---
+
+NORMS = ("ln1", "ln2", "post_attention", "post_ffn")
+
+
+def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Spec]]:
+    """The spec with one thing changed: a path to each other module of the kind, an order, a norm's kind ..."""
+    named = [(path, module) for path, module in layer.named_modules() if path]
+    linear = [p for p, m in named if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"]
+    norms = [p for p, m in named if "Norm" in type(m).__name__]
+    for path in [p for p, _ in named if p != spec.attention]:
+        yield f"attention={path}", replace(spec, attention=path)
+    for path in linear:
+        if path != spec.out:
+            yield f"out={path}", replace(spec, out=path)
+        for k, up in enumerate(spec.ffn.up):
+            if path != up:
+                changed = (*spec.ffn.up[:k], path, *spec.ffn.up[k + 1 :])
+                yield f"up[{k}]={path}", replace(spec, ffn=replace(spec.ffn, up=changed))
+        if path != spec.ffn.down:
+            yield f"down={path}", replace(spec, ffn=replace(spec.ffn, down=path))
+    for role in NORMS:
+        current = getattr(spec, role)
+        for path in [*norms, None]:
+            if path != current and (path is None or role != "ln1") and not (path is None and role in ("ln1", "ln2")):
+                yield f"{role}={path}", replace(spec, **{role: path})
+        for other in NORMS:
+            if role < other and current is not None and getattr(spec, other) is not None:
+                yield f"{role}<->{other}", replace(spec, **{role: getattr(spec, other), other: current})
+    for order in ("post", "pre", "parallel"):
+        for first in norms if order == "post" else [None]:
+            if (order, first) != (spec.order, spec.ln1):
+                yield f"order={order}, ln1={first}", replace(spec, order=order, ln1=first)
+    yield "norm", replace(spec, norm="rms" if spec.norm == "layer" else "layer")
+    yield "one_plus", replace(spec, one_plus=not spec.one_plus)
+    if len(spec.ffn.up) == 1:
+        yield "fused", replace(spec, ffn=replace(spec.ffn, fused=not spec.ffn.fused))
+    yield "act", replace(spec, ffn=replace(spec.ffn, act=spec.ffn.down))
+    if len(spec.ffn.up) == 2:
+        yield "up reversed", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[::-1]))
+        yield "up[0] alone", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[:1]))
+        yield "up[1] alone", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[1:]))
+    elif not spec.ffn.fused:
+        yield "up twice", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up * 2))
+    yield "layers=absent", replace(spec, layers="absent")
+
+
+@pytest.mark.parametrize("change", [{"order": "pre"}, {"ln1": None}, {"order": "parallel"}])
+def test_a_spec_that_contradicts_itself_cannot_be_made(change):
+    with pytest.raises(ValueError, match="expected ln1 for post-LN layers and no others"):
+        replace(spec_for(families.config_of("bert")), **change)
+
+
+@pytest.mark.parametrize(("up", "fused"), [((), False), (("a", "b", "c"), False), (("a", "b"), True), ((), True)])
+def test_a_network_has_one_first_map_or_two(up, fused):
+    with pytest.raises(ValueError, match="expected one first map, or two where they are gated and not fused"):
+        FFN(up, "act", "down", fused)
+
+
+def refused(model: object, spec: Spec) -> bool:
+    try:
+        self_check(model, spec, "it").require()
+    except MixlensError:
+        return True
+    return False
+
+
+TRIED = [
+    pytest.param(name, dtype, marks=() if name in QUICK and dtype == torch.float64 else pytest.mark.slow)
+    for name in families.FAMILIES
+    for dtype in (torch.float64, torch.float32, torch.bfloat16)
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), TRIED)
+def test_every_mutation_is_refused(name, dtype):
+    model = families.model(name, dtype=dtype)
+    spec = spec_for(model.config)
+    layer = layer_modules(model, spec)[-1]
+    tried = dict(mutations(spec, layer))
+    assert len(tried) > 20
+    assert [what for what, changed in tried.items() if not refused(model, changed)] == []
+    assert not refused(model, spec)
+
+
+# --- what is not known is refused by name ---
+
+
+def test_unknown_architecture():
+    from transformers import BloomConfig, BloomModel
+
+    model = BloomModel(BloomConfig(vocab_size=9, hidden_size=8, n_layer=1, n_head=2))
+    with pytest.raises(UnknownArchitecture, match=r"expected a model type of albert, bert, .*, got 'bloom'; CONTRIB"):
+        mixlens.load(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("bert", "add_cross_attention", True),
+        ("gpt2", "add_cross_attention", True),
+        ("bert", "position_embedding_type", "relative_key"),
+        ("bert", "quantization_config", {"load_in_8bit": True}),
+        ("llama", "quantization_config", {"bits": 4}),
+    ],
+)
+def test_unhandled_settings_are_refused_by_name(name, key, value):
+    config = families.config_of(name)
+    setattr(config, key, value)
+    with pytest.raises(UnsupportedConfig, match=f"of '{config.model_type}' with {key}=.*, got {key}=.*rule"):
+        spec_for(config)
+
+
+def test_a_new_setting_of_a_class_is_refused_by_name():
+    """As a later transformers may have it: a key with a default that leaves the mathematics alone, and changed here."""
+    from transformers import BertConfig
+
+    class NewConfig(BertConfig):
+        depth_scale: float = 1.0
+
+        def to_dict(self):
+            return {**super().to_dict(), "depth_scale": self.depth_scale}
+
+    config = NewConfig()
+    spec_for(config)
+    config.depth_scale = 0.5
+    with pytest.raises(UnsupportedConfig, match=r"with depth_scale=1.0, got depth_scale=0.5"):
+        spec_for(config)
+
+
+def test_keys_that_no_class_reads_are_let_through():
+    config = families.config_of("bert")
+    config.my_own_note = "trained on a Tuesday"
+    spec_for(config)
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_every_setting_of_the_families_is_handled(name):
+    spec_for(families.config_of(name))
+
+
+def test_position_limits():
+    assert {position_limit(families.model(name)) for name in families.FAMILIES} == {40}
+
+
+# --- one model in four forms ---
+
+
+def recast(kind: str) -> tuple[object, list[int]]:
+    """MiniLM's weights as another architecture in float64, and what its token ids are shifted by."""
+    import transformers
+
+    weights = stored.minilm_weights()
+    c = stored.model("minilm").config
+    sizes = {
+        "vocab_size": c.vocab_size,
+        "hidden_size": c.hidden_size,
+        "num_hidden_layers": c.num_hidden_layers,
+        "num_attention_heads": c.num_attention_heads,
+        "intermediate_size": c.intermediate_size,
+        "max_position_embeddings": c.max_position_embeddings,
+        "layer_norm_eps": c.layer_norm_eps,
+    }
+    if kind == "electra":
+        config = transformers.ElectraConfig(**sizes, embedding_size=c.hidden_size)
+        model = transformers.ElectraModel(config)
+    elif kind == "roberta":
+        shifted = {**sizes, "max_position_embeddings": c.max_position_embeddings + 1}
+        config = transformers.RobertaConfig(**shifted, type_vocab_size=2, pad_token_id=0)
+        model = transformers.RobertaModel(config, add_pooling_layer=False)
+        key = "embeddings.position_embeddings.weight"
+        weights[key] = torch.cat([torch.zeros(1, c.hidden_size), weights[key]])  # positions start behind the padding's
+    else:
+        config = transformers.DistilBertConfig(
+            vocab_size=c.vocab_size,
+            dim=c.hidden_size,
+            n_layers=c.num_hidden_layers,
+            n_heads=c.num_attention_heads,
+            hidden_dim=c.intermediate_size,
+            max_position_embeddings=c.max_position_embeddings,
+        )
+        model = transformers.DistilBertModel(config)
+        weights = distil(weights)
+    model = model.double().eval()
+    missing = model.load_state_dict(weights, strict=False).missing_keys
+    assert not [key for key in missing if not key.endswith(("position_ids", "token_type_ids"))]
+    return model
+
+
+def distil(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """BERT's names to DistilBERT's, the token types' first row put into the positions."""
+    names = {
+        "encoder.layer": "transformer.layer",
+        "attention.self.query": "attention.q_lin",
+        "attention.self.key": "attention.k_lin",
+        "attention.self.value": "attention.v_lin",
+        "attention.output.dense": "attention.out_lin",
+        "attention.output.LayerNorm": "sa_layer_norm",
+        "intermediate.dense": "ffn.lin1",
+        "output.dense": "ffn.lin2",
+        "output.LayerNorm": "output_layer_norm",
+    }
+    out = {}
+    for key, tensor in weights.items():
+        for old, new in names.items():
+            key = key.replace(old, new)
+        out[key] = tensor
+    types = out.pop("embeddings.token_type_embeddings.weight")
+    out["embeddings.position_embeddings.weight"] = out["embeddings.position_embeddings.weight"] + types[0]
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "tolerance"), [("electra", 1e-12), ("roberta", 1e-12), ("distilbert", 1.2e-6)])
+def test_minilm_in_another_form_has_the_same_maps(kind, tolerance):
+    text = [101, 1037, 2784, 1998, 15902, 2143, 1012, 102]
+    lens = mixlens.load(recast(kind))
+    for method in mixlens.mixing.MIXING:
+        expected = stored.lens("minilm").mixing(text, method=method).scores
+        got = lens.mixing(text, method=method).scores
+        assert (got - expected).abs().max() <= tolerance * expected.abs().max(), method
+
+
+def test_layers_that_are_built_in_another_way_are_refused():
+    model = copy.deepcopy(families.model("bert"))
+    model.encoder.layer[1].output.LayerNorm = nn.Identity()
+    with pytest.raises(MixlensError):
+        mixlens.load(model)
+    model = copy.deepcopy(families.model("bert"))
+    model.encoder.layer[1].output.dense.register_forward_hook(lambda module, args, out: out * 2)  # not the model itself
+    mixlens.load(model)

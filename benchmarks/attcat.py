@@ -1,28 +1,24 @@
 """AttCAT against the model's own forward pass, BERT-base shape: at most 3 at 128 tokens (the authors' code: 15).
 
-python benchmarks/attcat.py [--repeats 7]
+python benchmarks/attcat.py [--repeats 7] [--threads 2] [--cpu-time]
 """
 
 from __future__ import annotations
 
-import argparse
-
-from shapes import bert_base, forward, ratio, text
+from shapes import arguments, bert_base, forward, ratio, text
 
 LIMIT = 3.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=7)
-    repeats = parser.parse_args().repeats
+    asked = arguments(__doc__, repeats=7)
     lens = bert_base()
     worst = 0.0
     for n in (32, 128, 512):
         ids = text(n)
         for method in ("attcat", "cat", "grad_x_input"):
             passes, unit = ratio(
-                lambda ids=ids, method=method: lens.attribute(ids, method), forward(lens, ids), units=3, repeats=repeats
+                lambda ids=ids, method=method: lens.attribute(ids, method), forward(lens, ids), asked, units=3
             )
             print(f"{method:14}{n:5} tokens  {passes:5.2f} forward passes  (one: {unit * 1000:.0f} ms)", flush=True)
             if n == 128 and method == "attcat":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import torch
@@ -36,20 +37,32 @@ def forward(lens: Any, ids: list[int]) -> Callable[[], Any]:
     return run
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    start = perf_counter()
-    run()
-    return perf_counter() - start
+def arguments(doc: str | None, repeats: int) -> Namespace:
+    """Command line: `--repeats`, `--threads`, and `--cpu-time`, which a busy machine changes little (one thread)."""
+    parser = ArgumentParser(description=doc)
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(1 if asked.cpu_time else asked.threads)
+    return asked
 
 
-def ratio(run: Callable[[], Any], unit: Callable[[], Any], *, units: int = 1, repeats: int = 5) -> tuple[float, float]:
+def ratio(run: Callable[[], Any], unit: Callable[[], Any], asked: Namespace, *, units: int = 1) -> tuple[float, float]:
     """Median over repeats of the time of `run` in times of `unit`, and the median time of `unit`.
 
     Each repeat measures `units` passes before and as many after, so that a busy machine slows both alike.
     """
-    run(), unit()
+    clock = process_time if asked.cpu_time else perf_counter
+
+    def seconds(run: Callable[[], Any]) -> float:
+        start = clock()
+        run()
+        return clock() - start
+
+    unit()
     found, times = [], []
-    for _ in range(repeats):
+    for _ in range(asked.repeats):
         before = seconds(lambda: [unit() for _ in range(units)])
         here = seconds(run)
         after = seconds(lambda: [unit() for _ in range(units)])

@@ -1,4 +1,4 @@
-"""For all tests: no network, two threads, shapes enforced, and one tiny model on disk."""
+"""For all tests: no network, few threads, shapes enforced, and one tiny model on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ install_import_hook("mixlens", "shape_checker.check")
 import pytest
 import torch
 
-torch.set_num_threads(2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a deep and meaningful film . not bad good ##ly ##s slow very 中 文 < > / script"
 

@@ -140,7 +140,7 @@ def test_absolute(method):
 # --- laws ---
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "distilbert"])
 def test_grad_x_input_is_the_directional_derivative(name):
     model, ids = autograd.model_of(name, head_of(name)), families.text(N)
     got = families.lens(name, head_of(name)).attribute(ids, "grad_x_input")
@@ -180,7 +180,9 @@ EVERY = [*METHODS, "integrated_gradients", "deeplift", "hta", "hta_x_input", "bl
 
 
 def options_of(method: str) -> dict:
-    return {"replace": families.UNK} if method == "blank_out" else {"steps": 32} if method[:3] == "int" else {}
+    if method == "blank_out":
+        return {"replace": families.UNK}
+    return {"steps": 32, "tolerance": float("inf")} if method == "integrated_gradients" else {}
 
 
 @pytest.mark.parametrize("method", EVERY)
@@ -216,8 +218,7 @@ def test_float32_is_near_float64(method):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("method", EVERY)
 def test_half_precision_is_finite(method, dtype):
-    how = {**options_of(method), **({"tolerance": float("inf")} if method[:3] == "int" else {})}
-    got = families.lens("bert", "sequence", dtype).attribute(families.text(N), method, **how)
+    got = families.lens("bert", "sequence", dtype).attribute(families.text(N), method, **options_of(method))
     assert got.scores.dtype == torch.float32 and torch.isfinite(got.scores).all() and got.scores.abs().max() > 0
 
 
@@ -262,7 +263,8 @@ def test_a_gradient_of_the_users_own_stays():
 def test_mask_special_is_another_pass_than_the_prediction(tiny_bert_folder):
     lens = mixlens.load(tiny_bert_folder)
     plain, masked = (lens.attribute("a deep film .", "attcat", mask_special=m) for m in (False, True))
-    assert masked.target == plain.target and masked.meta["probability"] == plain.meta["probability"]
+    assert masked.target == plain.target
+    assert masked.meta["probability"] == pytest.approx(plain.meta["probability"], abs=1e-5)
     assert masked.scores[0] == masked.scores[-1] == 0  # nobody attends to them
     assert (masked.scores - plain.scores)[1:-1].abs().max() > 1e-4
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -21,7 +20,7 @@ class TextGraph:
     """One text's hidden states and attention weights, with the gradients of the explained number.
 
     `hidden[k]`, `gradients[k]` (token, dim): the input of layer k; the last is the last layer's output.
-    `weights[k]`, `weight_gradients[k]` (head, query, key): attention of layer k. What a method did not ask for is empty.
+    `weights[k]`, `weight_gradients[k]` (head, query, key): attention of layer k. What was not asked for is empty.
     """
 
     hidden: Sequence[Tensor]
@@ -73,7 +72,7 @@ def grad_x_input(graph: TextGraph, *, absolute: bool = False) -> Scores:
     return _maybe_absolute((graph.gradients[0] * graph.hidden[0]).sum(-1), absolute), None
 
 
-def cat(graph: TextGraph, *, indexing: Literal["output", "input"] = "output") -> Scores:
+def cat(graph: TextGraph, *, indexing: str = "output") -> Scores:
     """CAT: sum over layers of sum_k g^l_ik h^l_ik (Qiang 2022, Eq. 8-9).
 
     `indexing="output"`: h^1 to h^L as in the paper; at h^L only the read-out tokens have a gradient. "input": each
@@ -86,8 +85,8 @@ def cat(graph: TextGraph, *, indexing: Literal["output", "input"] = "output") ->
 def attcat(
     graph: TextGraph,
     *,
-    indexing: Literal["output", "input"] = "output",
-    weights: Literal["received", "readout"] = "received",
+    indexing: str = "output",
+    weights: str = "received",
 ) -> Scores:
     """AttCAT: CAT of each layer times the attention that the token has there (Qiang 2022, Eq. 10-11).
 

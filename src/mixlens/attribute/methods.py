@@ -1,170 +1,9 @@
-"""The table of attribution methods: one line a method. What runs a line is chosen by its class (`runners`)."""
+"""The table of attribution methods: one line a method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from mixlens.architectures.spec import Order
 from mixlens.attribute import gradients, relevance
-from mixlens.attribute.target import Quantity
-from mixlens.errors import Undefined
-from mixlens.mixing import MIXING
-from mixlens.options import options_of
-
-
-@dataclass(frozen=True)
-class Method:
-    """The facts about an attribution method. `class_specific`: the scores depend on the target, not only on its row."""
-
-    name: str
-    summary: str
-    cite: str
-    signed: bool = False
-    class_specific: bool = False
-
-    @property
-    def needs(self) -> str:
-        """What the method needs of the model."""
-        return "forward"
-
-    def options(self) -> dict[str, Any]:
-        """The method's own options and their defaults."""
-        return {}
-
-    def for_order(self, order: Order) -> Method:
-        """The method as it stands for a layer order. Raises Undefined."""
-        return self
-
-
-@dataclass(frozen=True)
-class Preset(Method):
-    """A mixing method, how its layers are put together, and the read-out row.
-
-    `pre`: the preset for layers without norms behind their residual sums, where it differs. `zero_cls`: has that option.
-    """
-
-    mixing: str = ""
-    aggregation: str = "rollout"
-    how: Mapping[str, Any] = field(default_factory=dict)
-    pre: Preset | None = None
-    zero_cls: bool = False
-
-    @property
-    def needs(self) -> str:
-        return "flow" if self.aggregation == "flow" else MIXING[self.mixing].needs
-
-    def options(self) -> dict[str, Any]:
-        own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in ("normalize", "per_head")}
-        return {**own, "receptive_field": None, **({"zero_cls": False} if self.zero_cls else {})}
-
-    def for_order(self, order: Order) -> Preset:
-        chosen = self.pre if order != "post" and self.pre is not None else self
-        if order not in MIXING[chosen.mixing].orders:
-            raise Undefined(
-                f"{chosen.mixing} is defined for {', '.join(MIXING[chosen.mixing].orders)}-LN layers, this model's are "
-                f"{order}-LN: no norm follows their residual sum; use norm_res or globenc"
-            )
-        return chosen
-
-
-@dataclass(frozen=True)
-class Random(Method):
-    """Uniform random scores: the baseline of every table."""
-
-    def options(self) -> dict[str, Any]:
-        return {"seed": 0}
-
-
-@dataclass(frozen=True)
-class Gradient(Method):
-    """A pure function of one text's graph (`gradients.TextGraph`).
-
-    `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them) or "weights" (attention too).
-    """
-
-    function: Callable[..., gradients.Scores] = gradients.saliency
-    reads: Literal["input", "hidden", "weights"] = "input"
-    of: Quantity = "logit"
-    class_specific: bool = True
-
-    @property
-    def needs(self) -> str:
-        return "backward"
-
-    def options(self) -> dict[str, Any]:
-        own = options_of(self.function)
-        return {**own, "layer": 0} if self.reads == "input" else {**own, "mask_special": False}
-
-
-@dataclass(frozen=True)
-class Relevance(Method):
-    """A pure function of attention, its gradients and its relevance in every layer (Chefer 2021)."""
-
-    function: Callable[..., gradients.Scores] = relevance.trans_att
-    class_specific: bool = True
-
-    @property
-    def needs(self) -> str:
-        return "relevance"
-
-    def options(self) -> dict[str, Any]:
-        return options_of(self.function)
-
-    def for_order(self, order: Order) -> Method:
-        if order != "post":
-            raise Undefined(
-                f"{self.name} has relevance rules for post-LN encoders, this model's layers are {order}-LN; "
-                "use grad_sam or attcat"
-            )
-        return self
-
-
-@dataclass(frozen=True)
-class Path(Method):
-    """A method between a baseline and the input (`paths`). `steps`: points on the way; None: the two ends alone."""
-
-    steps: int | None = None
-    of: Quantity = "logit"
-    signed: bool = True
-    class_specific: bool = True
-
-    @property
-    def needs(self) -> str:
-        return "pair" if self.steps is None else "path"
-
-    def options(self) -> dict[str, Any]:
-        way = {} if self.steps is None else {"steps": self.steps, "rule": "gausslegendre", "tolerance": 0.01}
-        return {**way, "baseline": None, "layer": 0}
-
-
-@dataclass(frozen=True)
-class Occlusion(Method):
-    """The answer with and without each token."""
-
-    of: Quantity = "prob"
-    signed: bool = True
-    class_specific: bool = True
-
-    @property
-    def needs(self) -> str:
-        return "occlusion"
-
-    def options(self) -> dict[str, Any]:
-        return {"replace": "unk", "absolute": False, "words": False}
-
-
-@dataclass(frozen=True)
-class Jacobian(Method):
-    """The norm of the read-out vector's Jacobian. `times_input`: its columns scaled by the input."""
-
-    times_input: bool = False
-
-    @property
-    def needs(self) -> str:
-        return "rows"
-
+from mixlens.attribute.kinds import Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
 
 _ROLL = {"residual": None, "normalize": False, "head": None}
 _ROWS = {**_ROLL, "normalize": True}
@@ -217,7 +56,9 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Modarressi 2022",
         mixing="globenc",
         how=_ROLL,
-        pre=Preset("globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", how=_ROWS),
+        pre=Preset(
+            "globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", how=_ROWS
+        ),
     ),
     Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", how=_ROLL),
     Preset("value_zeroing", "value_zeroing maps, rolled out", "Mohebbi 2023", mixing="value_zeroing", how=_ROLL),
@@ -275,7 +116,11 @@ ATTRIBUTIONS: dict[str, Method] = _table(
     Gradient("saliency", "L2 norm of gradient times input", "Modarressi 2022, Eq. 17", function=gradients.saliency),
     Gradient("grad_l2", "L2 norm of the gradient", "Ferrando 2022", function=gradients.grad_l2),
     Gradient(
-        "grad_sum", "sum of the gradient over dimensions", "Abnar & Zuidema 2020", signed=True, function=gradients.grad_sum
+        "grad_sum",
+        "sum of the gradient over dimensions",
+        "Abnar & Zuidema 2020",
+        signed=True,
+        function=gradients.grad_sum,
     ),
     Gradient(
         "grad_x_input",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mixlens.aggregate import AGGREGATIONS
-from mixlens.attribute.methods import ATTRIBUTIONS, Method, Preset
+from mixlens.attribute.kinds import Method, Preset
+from mixlens.attribute.methods import ATTRIBUTIONS
 from mixlens.errors import Undefined, UnknownMethod, did_you_mean
 from mixlens.mixing import MIXING
 
@@ -56,5 +57,3 @@ def method(name: str) -> Method:
         aggregation=aggregation,
         how=options,
     )
-
-

@@ -110,14 +110,14 @@ class _Functions(TorchFunctionMode):
 
 
 def _rescaled(f: Callable[[Tensor], Tensor], x: Tensor, pairs: int) -> Tensor:
-    if not x.requires_grad or len(x) % (2 * pairs):  # OPT's batch and token axes are one
+    if not x.requires_grad or x.ndim < 2 or len(x) % (2 * pairs):  # (OPT has one axis for batch and token)
         return f(x)
-    return _Rescale.apply(x, f)  # type: ignore[no-any-return]
+    return _Rescale.apply(x, f)
 
 
 @contextmanager
 def rescaled(model: Any, pairs: int) -> Iterator[Any]:
-    """A shadow whose elementwise activations follow DeepLIFT's rescale rule (Shrikumar 2017, Eq. 11) when differentiated.
+    """A shadow whose elementwise activations are differentiated by DeepLIFT's rescale rule (Shrikumar 2017, Eq. 11).
 
     The batch has to be `pairs` inputs and then as many baselines. The gradient at an input is then its multiplier.
     Softmax, norms and products keep their gradient at the input, as in captum's DeepLift. `model` is left as it is.

@@ -90,7 +90,7 @@ def check_target(target: Any) -> Target:
     """A `Target` from what a caller may pass: None, a label, an index, a token or a Target. Raises TargetError."""
     if isinstance(target, Target):
         return target
-    if target is None or isinstance(target, (str, int)) and not isinstance(target, bool):
+    if target is None or (isinstance(target, (str, int)) and not isinstance(target, bool)):
         return Target(target)
     raise TargetError(f"expected a label, an index, a token or a mixlens.Target, got {type(target).__name__}")
 
@@ -117,7 +117,7 @@ def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> 
 
 def _override(readout: Any, n: int) -> Rows:
     if readout == "mean" or readout == "max":
-        return readout  # type: ignore[no-any-return]
+        return readout
     if isinstance(readout, bool) or not isinstance(readout, int) or not -n <= readout < n:
         raise UnknownOption(f"expected readout=-{n} to {n - 1}, 'mean' or 'max', got {readout!r}")
     return readout % n

@@ -54,8 +54,8 @@ class Call:
 
     def logits(self, rows: slice = slice(None)) -> Tensor:
         """The logits before the softmax, masked with the smallest finite number."""
-        q, k = _wide(self.q[:, :, rows]), repeat_heads(_wide(self.k), self.groups)
-        s = (q @ k.transpose(2, 3)) * self.scaling
+        q, k = _wide(self.q[:, :, rows]) * self.scaling, repeat_heads(_wide(self.k), self.groups)
+        s = q @ k.transpose(2, 3)
         if self.softcap is not None:
             s = torch.tanh(s / self.softcap) * self.softcap
         if self.bias is not None:

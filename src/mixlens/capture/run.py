@@ -139,15 +139,16 @@ def call_again(
 
     The layer's own hooks are left out: it is not a layer of a pass.
     """
-    attention, calls = submodule(module, spec.attention), []
+    attention = submodule(module, spec.attention)
+    calls: list[Call] = []
     held = attention.__dict__.get(RECORDER)
     attention.__dict__[RECORDER] = calls.append
-    wide = _widen if x.dtype == torch.float32 else lambda t: t
+    rest, named = _each(args[1:], _leaf), _each(dict(kwargs), _leaf)
     try:
         if args:
-            module.forward(x, *_each(args[1:], wide), **_each(dict(kwargs), wide))
+            module.forward(x, *rest, **named)
         else:
-            module.forward(**_each({**kwargs, "hidden_states": x}, wide))
+            module.forward(**{**named, "hidden_states": x})
     finally:
         attention.__dict__[RECORDER] = held
     (call,) = calls
@@ -172,8 +173,10 @@ def _each(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def _widen(t: Tensor) -> Tensor:
-    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+def _leaf(t: Tensor) -> Tensor:
+    """In at least float32, and such as autograd takes."""
+    t = t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+    return t.clone() if t.is_inference() else t
 
 
 def _like(t: Tensor, seen: LayerPass, path: str) -> Tensor:

@@ -137,7 +137,7 @@ class Block:
         The layer is run again under autograd; no parameter gets a gradient. Raises SelfCheckFailed if it doesn't
         give what it gave.
         """
-        x = self.x.detach().requires_grad_()
+        x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
             call = call_again(self.module, self.spec, *self.inputs, x)
             for name in ("q", "k", "v"):
@@ -151,7 +151,7 @@ class Block:
             return Jacobians(*(token_local(t, x) for t in (call.q, call.k, call.v)))
 
     def rest(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """The Jacobians of `finish`: with respect to attn_i, and to x_i at a fixed attn_i; each (batch, row, dim, dim)."""
+        """Jacobians of `finish` by attn_i, and of the layer by x_i at a fixed attn_i; each (batch, row, dim, dim)."""
 
         def at(role: str) -> tuple[Frozen, Tensor, Tensor]:
             before, after = self.norms[role]

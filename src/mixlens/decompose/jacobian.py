@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mixlens.capture.attention import blocks
 
-STEP_BYTES = 64 << 20  # a feed-forward network's scaled weights held at a time
+STEP_BYTES = 8 << 20  # a feed-forward network's scaled weights held at a time
 SAME = 64  # eps within which two Jacobians are one
 
 

@@ -60,6 +60,7 @@ class Frozen:
         """The linear part without the scale, on the last axis."""
         if self.kind == "layer":
             u = u - u.mean(-1, keepdim=True)
+            return u if self.gain is None else u.mul_(self.gain)
         return u if self.gain is None else u * self.gain
 
     def apply(self, actual: Tensor) -> Tensor:
@@ -68,18 +69,22 @@ class Frozen:
         return out if self.bias is None else out + self.bias
 
     def push(self, w: Tensor, actual: Tensor) -> Tensor:
-        """The norm's Jacobian N at the actual vectors (..., dim), the scale no longer frozen: N w of w (..., dim, any)."""
-        w = self._project(w.mT, actual)
-        return (w if self.gain is None else w * self.gain).mT
+        """N w with N the norm's Jacobian at the actual vectors (..., dim), its scale moving; w (..., dim, any)."""
+        out = self._project(w.mT, actual).mT
+        return out if self.gain is None else out.mul_(self.gain[:, None])
 
     def pull(self, w: Tensor, actual: Tensor) -> Tensor:
         """The same from the other side: w N of w (..., any, dim)."""
-        return self._project(w if self.gain is None else w * self.gain, actual)
+        return self._project(w, actual, self.gain)
 
-    def _project(self, w: Tensor, actual: Tensor) -> Tensor:
-        """The symmetric part of N, scale (I - 11'/dim - uu'/dim) with u the unscaled output; RMS: without 11'."""
+    def _project(self, w: Tensor, actual: Tensor, gain: Tensor | None = None) -> Tensor:
+        """w, times gain, times the symmetric part of N: scale (I - 11'/dim - uu'/dim), u the norm's output without gain
+        and bias, which is orthogonal to 1; RMS: without 11'.
+        """
         scale = self.scale(actual)[..., None]
         if self.kind == "layer":
-            w, actual = w - w.mean(-1, keepdim=True), actual - actual.mean(-1, keepdim=True)
+            actual = actual - actual.mean(-1, keepdim=True)
         u = actual * scale
-        return (w - (w @ u[..., None]) * (u / u.shape[-1])[..., None, :]) * scale[..., None]
+        basis = torch.stack([u, torch.ones_like(u)] if self.kind == "layer" else [u], -2) * u.shape[-1] ** -0.5
+        w = w * (scale if gain is None else scale * gain)[..., None, :]
+        return w.sub_((w @ basis.mT) @ basis)

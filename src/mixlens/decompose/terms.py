@@ -17,9 +17,9 @@ from torch import Tensor
 
 from mixlens.capture.attention import Call, blocks, repeat_heads
 
-ROW_BYTES = 64 << 20  # attention weights held at a time
-VECTOR_BYTES = 32 << 20  # head vectors held at a time
-CACHE_BYTES = 1 << 20  # vectors of one inner step on a CPU: what its cores' own caches hold
+ROW_BYTES = 8 << 20  # attention weights held at a time
+VECTOR_BYTES = 16 << 20  # head vectors held at a time
+CACHE_BYTES = 1 << 20  # numbers of one inner step on a CPU, a thread: what a core's own cache holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,8 @@ class Terms:
         v = repeat_heads(self.values, self.call.groups)
         own, others = [], []
         for rows, alpha in self.rows():
-            here = _diagonal(alpha, rows)
-            own.append(here.clone())
-            here.zero_()
+            own.append(_diagonal(alpha, rows))
+            alpha[..., rows].diagonal(dim1=2, dim2=3).zero_()
             others.append(alpha @ v)
         return self._selves(torch.cat(own, 2)), self.from_context(torch.cat(others, 2))
 
@@ -104,20 +103,21 @@ class Terms:
 
         In float64 throughout where the device has it: in float32, cancelling heads make entries meaningless.
         """
-        batch, heads, n, _ = self.shape
+        batch, heads, n, dim = self.shape
         wide = torch.float64 if self.values.device.type != "mps" else torch.float32
         gram = torch.empty(batch, n, heads, heads, dtype=wide, device=self.values.device)
-        packed = torch.contiguous_format
         for keys, vectors in self.keys():
-            # With the heads innermost the small products run at three times the speed of the other order.
-            w = vectors.transpose(2, 3).to(wide, memory_format=packed)
-            gram[:, keys] = w.transpose(2, 3) @ w
-        out, own = [], []
+            for inner in blocks(vectors.shape[1], self._step(VECTOR_BYTES) // (batch * heads * dim * gram.itemsize)):
+                # With the heads innermost the small products run at three times the speed of the other order.
+                w = vectors[:, inner].transpose(2, 3).to(wide, memory_format=torch.contiguous_format)
+                gram[:, keys][:, inner] = w.transpose(2, 3) @ w
+        squares, own = torch.empty(batch, n, n, dtype=wide, device=gram.device), []  # batch, key, query
         for rows, alpha in self.rows():
             own.append(_diagonal(alpha, rows))
-            a = alpha.permute(0, 3, 1, 2).to(wide, memory_format=packed)  # batch, key, head, row
-            out.append((gram @ a).mul_(a).sum(2).clamp_min_(0).sqrt_().transpose(1, 2))
-        norms = torch.cat(out, 1)
+            for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * gram.itemsize)):
+                a = alpha[..., keys].to(wide).permute(0, 3, 1, 2).contiguous()  # batch, key, head, row
+                torch.sum((gram[:, keys] @ a).mul_(a), 2, out=squares[:, keys, rows])
+        norms = squares.clamp_min_(0).sqrt_().transpose(1, 2)
         if self.scale is not None:
             norms = norms * self.scale[..., None]
         norms = norms.to(self.values.dtype)
@@ -127,22 +127,23 @@ class Terms:
 
     def distances(self, y: Float[Tensor, "batch query dim"], p: int) -> Float[Tensor, "batch query key"]:
         """||term_ij - y_i||_p, p = 1 or 2, one cache-sized block of vectors at a time (ALTI)."""
-        batch, heads, n, dim = self.shape
+        batch, _, n, dim = self.shape
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm
         out, own, room = y.new_empty(batch, n, n), [], y.new_empty(0)  # out: batch, key, query
-        for outer, alpha in self.rows():
-            own.append(_diagonal(alpha, outer))
-            a = alpha.permute(0, 3, 2, 1).contiguous()  # batch, key, row, head
-            for some, vectors in self.keys():
-                for texts, rows, keys in self._tiles(a.shape[2], vectors.shape[1]):
-                    here = slice(outer.start + rows.start, outer.start + rows.stop)
-                    there = slice(some.start + keys.start, some.start + keys.stop)
-                    w = vectors[texts, keys]
-                    t = room.resize_(*w.shape[:2], rows.stop - rows.start, dim).copy_(target[texts, None, here])
-                    t = t.flatten(0, 1).baddbmm_(a[texts, there, rows].flatten(0, 1), w.flatten(0, 1), beta=-1)
-                    # torch's 1-norm is a scalar loop, seven times slower than these two
-                    distance = t.abs_().sum(-1) if p == 1 else torch.linalg.vector_norm(t, dim=-1)
-                    out[texts, there, here] = distance.view(*w.shape[:2], -1)
+        for keys, vectors in self.keys():
+            for outer, alpha in self.rows():
+                if keys.start == 0:
+                    own.append(_diagonal(alpha, outer))
+                for texts, inner, step in self._tiles(outer, keys):
+                    a = alpha[texts, :, inner, keys].permute(0, 3, 2, 1).contiguous()  # batch, key, row, head
+                    rows = slice(outer.start + inner.start, outer.start + inner.stop)
+                    parts = (a, vectors[texts], out[texts, keys, rows])
+                    for weights, w, distance in zip(*(part.split(step, 1) for part in parts), strict=True):
+                        t = room.resize_(*weights.shape[:3], dim).copy_(target[texts, None, rows]).flatten(0, 1)
+                        t.baddbmm_(weights.flatten(0, 1), w.flatten(0, 1), beta=-1)
+                        # torch's 1-norm is a scalar loop, seven times slower than these two
+                        norms = t.abs_().sum(-1) if p == 1 else torch.linalg.vector_norm(t, dim=-1)
+                        distance.copy_(norms.view_as(distance))
         out = out.transpose(1, 2)
         if self.scale is not None:
             out = out * self.scale[..., None]
@@ -151,24 +152,24 @@ class Terms:
             out.diagonal(dim1=1, dim2=2).copy_(off)
         return out
 
-    def _tiles(self, rows: int, keys: int) -> Iterator[tuple[slice, slice, slice]]:
-        """`(texts, rows, keys)` of so many rows and keys, each small enough that its vectors stay in the cache."""
+    def _tiles(self, rows: slice, keys: slice) -> Iterator[tuple[slice, slice, int]]:
+        """`(texts, rows, number of keys)`, each small enough that its vectors stay in the caches; rows from 0 on."""
         batch, _, _, dim = self.shape
-        size = CACHE_BYTES if self.values.device.type == "cpu" else VECTOR_BYTES
-        left = size // (dim * self.values.element_size())
-        step = [0, 0, 0]
-        for axis, length in ((1, rows), (2, keys), (0, batch)):
-            step[axis] = max(1, min(length, left))
-            left //= step[axis]
-        for text in blocks(batch, step[0]):
-            for row in blocks(rows, step[1]):
-                for key in blocks(keys, step[2]):
-                    yield text, row, key
+        vectors = self._step(VECTOR_BYTES) // (dim * self.values.element_size())
+        height = max(1, min(rows.stop - rows.start, vectors // (2 * torch.get_num_threads())))  # two keys a thread
+        width = max(1, min(keys.stop - keys.start, vectors // height))
+        for texts in blocks(batch, vectors // (height * width)):
+            for inner in blocks(rows.stop - rows.start, height):
+                yield texts, inner, width
+
+    def _step(self, elsewhere: int) -> int:
+        """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""
+        return CACHE_BYTES * torch.get_num_threads() if self.values.device.type == "cpu" else elsewhere
 
 
 def _diagonal(alpha: Tensor, rows: slice) -> Float[Tensor, "batch head row"]:
-    """Each token's weights on itself: a view of a block of rows of weights."""
-    return alpha[..., rows].diagonal(dim1=2, dim2=3)
+    """Each token's weights on itself, from a block of rows of weights."""
+    return alpha[..., rows].diagonal(dim1=2, dim2=3).clone()
 
 
 def each(t: Float[Tensor, "batch row dim"], count: int) -> Float[Tensor, "batches row dim"]:

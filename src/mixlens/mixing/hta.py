@@ -29,7 +29,7 @@ from mixlens.mixing.maps import Map, only_visible
 
 HELD_BYTES = 256 << 20  # Gram matrices of query tokens held at a time
 STEP_BYTES = 8 << 20  # Jacobians of query tokens made at a time
-TILE_BYTES = 64 << 20  # head vectors of pairs of tokens held at a time
+TILE_BYTES = 16 << 20  # head vectors of pairs of tokens held at a time
 
 
 def hta(block: Block) -> Map:
@@ -46,6 +46,7 @@ def hta_x_input(block: Block) -> Map:
     return _map(block, times_input=True)
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def _map(block: Block, times_input: bool) -> Map:
     texts = [frobenius(linearised(one), one, one.x[0] if times_input else None) for one in block.texts()]
@@ -68,6 +69,7 @@ class Linearised:
 
     @property
     def groups(self) -> int:
+        """Query heads that share a key-value head."""
         return self.dq.shape[1] // self.dk.shape[1]
 
 
@@ -168,7 +170,7 @@ def _by_heads(products: Tensor, first: int, second: int, groups: int = 1) -> Flo
     out = products.view(token, first, rows // first, second, columns // second).permute(1, 3, 0, 2, 4)
     if groups > 1:
         out = out.repeat_interleave(groups, 0).repeat_interleave(groups, 1)
-    return out.contiguous()
+    return out
 
 
 def _at(t: Tensor, some: slice, axis: int = 0) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mixlens.attribute.methods import Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
+from mixlens.attribute.kinds import Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
 from mixlens.results import Attribution
 from mixlens.runners import graph, jacobian, maps, occlusion, path, relevance
 from mixlens.runners.request import Request
@@ -17,7 +17,7 @@ Runner = Callable[[Any, Request], list[Attribution]]
 
 
 def _outside_inference(runner: Runner) -> Runner:
-    """The runner as it is where the caller has not switched autograd off: inference tensors cannot be differentiated."""
+    """The runner as it is without the caller's inference mode, whose tensors cannot be differentiated."""
 
     @wraps(runner)
     def run(lens: Any, ask: Request) -> list[Attribution]:
@@ -27,14 +27,15 @@ def _outside_inference(runner: Runner) -> Runner:
     return run
 
 
-RUNNERS: dict[type[Method], Runner] = {
+_AS_WRITTEN: dict[type[Method], Runner] = {
     Preset: maps.attributions,
     Random: maps.random_scores,
-    Gradient: _outside_inference(graph.attributions),
-    Relevance: _outside_inference(relevance.attributions),
-    Path: _outside_inference(path.attributions),
-    Jacobian: _outside_inference(jacobian.attributions),
+    Gradient: graph.attributions,
+    Relevance: relevance.attributions,
+    Path: path.attributions,
+    Jacobian: jacobian.attributions,
     Occlusion: occlusion.attributions,
 }
+RUNNERS = {kind: _outside_inference(runner) for kind, runner in _AS_WRITTEN.items()}
 
 __all__ = ["RUNNERS", "Request", "graph", "maps"]

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from mixlens.attribute.gradients import TextGraph
-from mixlens.attribute.methods import Gradient
+from mixlens.attribute.kinds import Gradient
 from mixlens.attribute.readout import Answer, answer
 from mixlens.capture.run import layer_count
 from mixlens.errors import TargetError, Undefined, UnknownOption

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mixlens.attribute.gradients import take
-from mixlens.attribute.methods import Jacobian
+from mixlens.attribute.kinds import Jacobian
 from mixlens.attribute.readout import answer
 from mixlens.capture.graph import graph
 from mixlens.errors import Undefined
@@ -29,7 +29,8 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         n = len(ask.texts[i])
         g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]])
         logits = part_logits(g.output, 0, ask.answers[i], n)
-        said = answer(lens.head, ask.target, ask.reads[i], None if logits is None else tuple(z.detach() for z in logits))
+        known = None if logits is None else tuple(z.detach() for z in logits)
+        said = answer(lens.head, ask.target, ask.reads[i], known)
         if "max" in said.rows:
             raise Undefined(f"{ask.name} reads one vector, 'max' names none; pass readout= a position or 'mean'")
         leaf = g.hidden[0]
@@ -53,7 +54,7 @@ def frobenius(vector: Tensor, leaf: Tensor, columns: Tensor | None, weights: int
     size = max(1, min(dim, HELD_BYTES // (4 * vector.element_size() * max(weights, leaf.numel()))))
     covectors = torch.eye(dim, dtype=vector.dtype, device=vector.device)
     squares = leaf.new_zeros(leaf.shape[1], dtype=torch.promote_types(leaf.dtype, torch.float32))
-    for some in covectors.split(size):
+    for some in torch.split(covectors, size):
         (rows,) = torch.autograd.grad(vector, leaf, some, retain_graph=True, is_grads_batched=True)
         rows = rows[:, 0].to(squares.dtype)
         squares += (rows if columns is None else rows * columns).pow(2).sum((0, 2))

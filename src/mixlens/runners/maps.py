@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mixlens.attribute.gradients import take
-from mixlens.attribute.methods import Preset, Random
+from mixlens.attribute.kinds import Preset, Random
 from mixlens.attribute.readout import answer, reading
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.attribute.methods import Occlusion
+from mixlens.attribute.kinds import Occlusion
 from mixlens.attribute.readout import Answer, Head, answer
 from mixlens.capture.text import Tokens
 from mixlens.capture.words import units
@@ -32,7 +32,7 @@ class Variant:
 
 
 def attributions(lens: Any, ask: Request) -> list[Attribution]:
-    """The method's Attribution of every text, a pass a token in batches. Raises TargetError, Undefined, UnknownOption."""
+    """The method's Attribution of every text, a pass a token. Raises TargetError, Undefined, UnknownOption."""
     method = ask.method
     assert isinstance(method, Occlusion)
     need_answer(lens, ask)

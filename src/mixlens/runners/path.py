@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.attribute.methods import Path
+from mixlens.attribute.kinds import Path
 from mixlens.attribute.paths import integrated_gradients, rescaled
 from mixlens.attribute.readout import Answer, answer
 from mixlens.capture.attention import NAME
@@ -89,7 +89,7 @@ class _Points:
         self.at, self.lengths, self.said, self.of = at, lengths, said, of
 
     def values(self, leaf: Tensor, model: Any = None) -> Tensor:
-        """(row,): the numbers of `leaf` (row, token, dim), whose rows are the batch's texts in turn, again and again."""
+        """(row,): the numbers of `leaf` (row, token, dim), whose rows are the batch's texts in turn, over and over."""
         times = len(leaf) // len(self.at)
         inputs = {name: t.repeat(times, *[1] * (t.ndim - 1)) for name, t in self.inputs.items()}
         here = leaf.to(next(self.model.parameters()).dtype)
@@ -158,7 +158,7 @@ def default_baseline(lens: Any) -> str:
 
 
 def baseline_text(lens: Any, tokens: Tokens, kind: Any) -> Tokens:
-    """The text whose hidden states are the baseline: all but special tokens replaced. Raises Undefined, UnknownOption."""
+    """The text that is the baseline: all but special tokens replaced. Raises Undefined, UnknownOption."""
     if isinstance(kind, Tensor) or kind == "zeros":
         return tokens
     if kind not in ("mask", "pad"):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.architectures import Spec, submodule
-from mixlens.attribute.methods import Relevance
+from mixlens.attribute.kinds import Relevance
 from mixlens.attribute.readout import answer
 from mixlens.attribute.relevance import LayerParts, Linear, TextRelevance, propagate
 from mixlens.capture.graph import graph

@@ -255,8 +255,9 @@ def test_a_changed_model_is_explained_as_it_is_now():
 # --- half precision ---
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("bert", torch.bfloat16), ("gpt2", torch.float16), ("llama", torch.bfloat16)]
+)
 def test_half_precision_ranks_as_float64_does(name, dtype):
     text = families.text(24)
     half = families.model(name, dtype=dtype)

@@ -29,9 +29,9 @@ TEXTS = {name: json.loads((stored.GOLDEN / f"{name}.json").read_text()) for name
 
 
 def cases(*names: str) -> pytest.MarkDecorator:
-    """All texts of some models; of MiniLM, which takes longer, one is enough unless asked for slow tests."""
+    """All texts of some models; three of `tiny` and one of the others unless asked for slow tests."""
     some = [
-        pytest.param(name, index, marks=pytest.mark.slow if name == "minilm" and index else ())
+        pytest.param(name, index, marks=pytest.mark.slow if index > 3 or index and name != "tiny" else ())
         for name in names or MODELS
         for index in range(len(TEXTS[name]))
     ]

@@ -11,7 +11,10 @@ from mixlens.decompose.zeroing import zeroed, zeroed_plainly
 from models import families
 from models.blocks import each_block, vectors
 
-every = pytest.mark.parametrize("name", families.FAMILIES)
+QUICK = ("bert", "albert-inner", "gpt2", "gpt_neox", "llama", "gemma2", "modernbert")  # -m slow: all others
+every = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in families.FAMILIES]
+)
 
 
 def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:

@@ -14,7 +14,7 @@ from mixlens.architectures import spec_for
 from mixlens.mixing import MIXING
 from models import families
 
-QUICK = ("bert", "gpt_neox", "gemma2")  # every order, both norms, grouped heads, a window, a cap; -m slow: all others
+QUICK = ("bert", "gemma2")  # post- and pre-LN, both norms, grouped heads, a window, a cap; -m slow: all others
 SIZES = ("ROW_BYTES", "VECTOR_BYTES", "CACHE_BYTES", "STEP_BYTES")
 
 

@@ -94,8 +94,10 @@ def really_zeroed(name: str) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     return tuple(methods.zeroed_outputs(name, families.text(), layer) for layer in range(layers))
 
 
+QUICK = ("bert", "gemma2")  # all distances; -m slow: everything else
+SOME = {(name, "cosine") for name in (*NAMES, "albert-inner", "distilbert", "opt")}
 ZEROED = [
-    pytest.param(name, distance, marks=() if name in NAMES or distance == "cosine" else pytest.mark.slow)
+    pytest.param(name, distance, marks=() if name in QUICK or (name, distance) in SOME else pytest.mark.slow)
     for name in families.FAMILIES
     for distance in methods.DISTANCES
 ]

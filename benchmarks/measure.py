@@ -21,7 +21,7 @@ _STATUS, _PEAK, _CPU = Path("/proc/self/status"), Path("/proc/self/clear_refs"),
 
 
 def times(calls: dict[str, Call], runs: int) -> dict[str, list[tuple[float, float]]]:
-    """(seconds on the wall, seconds of CPU in all threads) of each call and run, in turn; a first turn is thrown away."""
+    """(seconds on the wall, seconds of CPU in all threads) of each run, in turn; a first turn is thrown away."""
     out: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for turn in range(runs + 1):
         for name, call in calls.items():

@@ -124,8 +124,8 @@ def _row(name: str, calls: dict[str, measure.Call], runs: int, pass_peak: int | 
 
 
 _HEAD = (
-    f"{'':18} {'forward':>9} | {'x forward':>9} {'median':>7} {'spread':>6} {'CPU x':>6} {'memory x':>8} {'MB above':>9}"
-    f" | {'naive x':>8} {'MB above':>9} | notes"
+    f"{'':18} {'forward':>9} | {'x forward':>9} {'median':>7} {'spread':>6} {'CPU x':>6} "
+    f"{'memory x':>8} {'MB above':>9} | {'naive x':>8} {'MB above':>9} | notes"
 )
 
 
@@ -155,7 +155,9 @@ def comparison(old: dict[str, Any], new: dict[str, Any]) -> str:
     alike = ("machine", "torch", "transformers", "threads", "shape", "tokens")
     out = [f"{key}: {old[key]} -> {new[key]}" for key in alike if old[key] != new[key]]
     before = {row["method"]: row["call"] for row in old["rows"]}
-    out.append(f"{'x forward':18} {'old':>7} {'new':>7} {'change':>7} | {'CPU old':>7} {'new':>7} | {'MB above':>8} {'new':>7}")
+    out.append(
+        f"{'x forward':18} {'old':>7} {'new':>7} {'change':>7} | {'CPU old':>7} {'new':>7} | {'MB above':>8} {'new':>7}"
+    )
     for row in new["rows"]:
         if row["method"] not in before:
             continue

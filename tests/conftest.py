@@ -25,6 +25,15 @@ import torch
 
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on the packaged model's real weights are slow ones; they have `minilm` in their id."""
+    for item in items:
+        if "minilm" in item.nodeid.partition("[")[2]:
+            item.add_marker(pytest.mark.slow)
+
+
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a deep and meaningful film . not bad good ##ly ##s slow very 中 文 < > / script"
 
 

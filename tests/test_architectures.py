@@ -86,6 +86,10 @@ def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Spec]]:
         yield "up[1] alone", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[1:]))
     elif not spec.ffn.fused:
         yield "up twice", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up * 2))
+    for k, path in enumerate(spec.qkv or ()):
+        for other in linear:
+            if other != path:
+                yield f"qkv[{k}]={other}", replace(spec, qkv=(*spec.qkv[:k], other, *spec.qkv[k + 1 :]))
     yield "layers=absent", replace(spec, layers="absent")
 
 

@@ -291,6 +291,7 @@ def test_a_process_prints_json_and_nothing_else(tiny_bert_folder):
     assert json.loads(run.stdout)["text"] == TEXT
 
 
+@pytest.mark.slow
 def test_a_process_shows_the_traceback_when_asked(tiny_bert_folder):
     run = process("explain", TEXT, "-m", str(tiny_bert_folder), "--method", "globenk", "--debug")
     assert (run.returncode, run.stdout) == (1, "")
@@ -298,6 +299,7 @@ def test_a_process_shows_the_traceback_when_asked(tiny_bert_folder):
     assert run.stderr.rstrip().endswith("did you mean 'globenc'?")
 
 
+@pytest.mark.slow
 def test_a_terminal_without_the_characters_gets_the_rest(tiny_bert_folder):
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     run = process("explain", TEXT, "-m", str(tiny_bert_folder), env=ascii_only)

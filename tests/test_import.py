@@ -23,6 +23,7 @@ def test_import_is_light(statement):
     assert not loaded_by(statement) & HEAVY
 
 
+@pytest.mark.slow
 def test_the_check_can_fail():
     assert {"torch", "numpy"} <= loaded_by("import mixlens; mixlens.Lens") & HEAVY
 

@@ -74,6 +74,7 @@ def close(got, expected, tolerance=1e-9):
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_architecture(name):
     lens = families.lens(name, head_of(name))
@@ -185,6 +186,7 @@ def options_of(method: str) -> dict:
     return {"steps": 32, "tolerance": float("inf")} if method == "integrated_gradients" else {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EVERY)
 @pytest.mark.parametrize(("name", "head"), [("bert", "sequence"), ("llama", "causal"), ("modernbert", "sequence")])
 def test_batch_mates_change_nothing(name, head, method):
@@ -222,6 +224,7 @@ def test_half_precision_is_finite(method, dtype):
     assert got.scores.dtype == torch.float32 and torch.isfinite(got.scores).all() and got.scores.abs().max() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("around", "frozen"),
     [(torch.no_grad, True), (torch.inference_mode, False), (torch.enable_grad, True)],

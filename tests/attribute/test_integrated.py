@@ -76,6 +76,7 @@ def test_right_riemann_by_hand(layer):
     assert got.meta["baseline"] == "given"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["logit", "prob", "log_odds"])
 @pytest.mark.parametrize("name", ["bert", "distilbert", "gpt2", "gemma2"])
 def test_scores_sum_to_the_difference_of_the_outputs(name, of):
@@ -109,6 +110,7 @@ def test_an_integral_that_has_not_converged_is_an_error():
     assert abs(loose.meta["delta"]) > 0.01 * abs(loose.meta["difference"])
 
 
+@pytest.mark.slow
 def test_more_points_at_once_change_nothing():
     lens, ids = families.lens("bert", "sequence"), families.text(N)
     one, many = (lens.attribute(ids, "integrated_gradients", batch_size=b, **SMOOTH).scores for b in (3, 100))

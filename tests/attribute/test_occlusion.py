@@ -62,6 +62,7 @@ def test_by_default_a_foil_is_compared_by_the_softmax_over_the_two():
     assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3, 64])
 def test_batch_size_changes_nothing(rows, monkeypatch):
     lens, texts = families.lens("bert", "sequence"), families.texts()

@@ -149,6 +149,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_task(case):
     name, head, settings, target, value, row = CASES[case]

@@ -134,6 +134,7 @@ def test_signed_maps_have_two_hues_around_white(make_maps, kind):
         assert len(np.unique(figure.axes[0].collections[0].get_color()[:, :3], axis=0)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "n", "heads"), [(1, 2, None), (2, 170, None), (26, 5, None), (2, 70, 3), (1, 2, 1), (3, 2, 40)]
 )
@@ -145,6 +146,7 @@ def test_all_sizes_are_drawn_without_a_warning(make_maps, tmp_path, layers, n, h
             assert (tmp_path / "m.png").stat().st_size < 3e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bar", "text"])
 @pytest.mark.parametrize("n", [1, 300])
 def test_short_and_long_texts_are_drawn(make, tmp_path, kind, n):
@@ -193,6 +195,7 @@ def test_nothing_global_is_left_behind(film, tmp_path):
     assert ("matplotlib.pyplot" in sys.modules) == loaded
 
 
+@pytest.mark.slow
 def test_threads_can_draw_at_once(film, maps, tmp_path):
     def draw(i: int) -> int:
         (film if i % 2 else maps).plot(tmp_path / f"{i}.svg")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mixlens.architectures import submodule
 from mixlens.decompose.block import Block
 
 TIMES_EPS = 50  # seen on right specs: up to 5.4
@@ -18,7 +19,7 @@ class LayerCheck:
     """Largest differences of one layer, relative to the largest real value."""
 
     layer: int
-    sum_of_terms: float  # sum of the terms + b_O against the output projection's output
+    sum_of_terms: float  # sum of the terms + b_O against the output projection's output; qkv against what came of it
     finish: float  # `finish` of that output against the layer's output
     norms: float  # frozen affine forms against the norms' outputs
 
@@ -35,10 +36,12 @@ def residuals(block: Block) -> LayerCheck:
         total[:, rows] += t.sum(2)
     bias = block.output[1]
     total = total if bias is None else total + bias
+    maps = zip(block.spec.qkv or (), (block.call.q, block.call.k, block.call.v), strict=False)
+    named = [_relative(submodule(block.module, path)(block.x), t.transpose(1, 2).flatten(2)) for path, t in maps]
     norms = [_relative(block.norm(role).apply(before), after) for role, (before, after) in block.norms.items()]
     return LayerCheck(
         layer=block.index,
-        sum_of_terms=_relative(total, block.attn),
+        sum_of_terms=max((_relative(total, block.attn), *named)),
         finish=_relative(block.finish(block.attn), block.y),
         norms=max(norms, default=0.0),
     )

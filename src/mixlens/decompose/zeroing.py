@@ -91,4 +91,3 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
 def _values(terms: Terms, keys: slice) -> Tensor:
     v = terms.values[:, :, keys]
     return v if terms.call.groups == 1 else v.repeat_interleave(terms.call.groups, 1)
-

@@ -70,7 +70,7 @@ def _statistics(standardize: tuple[Tensor, Tensor] | None, block: Block) -> tupl
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """1 - cos, as half the squared distance of the unit vectors: the textbook form loses near-equal ones to rounding."""
+    """1 - cos, as half the squared distance of the unit vectors: the textbook form rounds near-equal ones away."""
     return 0.5 * _unit(a).sub_(_unit(b)).norm(dim=-1).pow(2)
 
 

@@ -26,7 +26,6 @@ import torch
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the packaged model's real weights are slow ones; they have `minilm` in their id."""
     for item in items:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from models.families import lens as family_lens
 from typer.testing import CliRunner
 
 import mixlens
@@ -14,6 +13,7 @@ from mixlens.attribute import ATTRIBUTIONS
 from mixlens.cli import app
 from mixlens.errors import InputError, Undefined, UnknownMethod
 from mixlens.view.terminal import as_text
+from models.families import lens as family_lens
 
 TEXT = "a deep and meaningful film."
 METHODS = ["globenc", "grad_x_input", "random"]

@@ -36,7 +36,19 @@ _HOME = {
     "Words": "capture.text",
     "methods": "facts",
 }
-__all__ = ["Attribution", "Comparison", "LayerMaps", "Lens", "Target", "Words", "__version__", "errors", "load", "methods", "read"]
+__all__ = [
+    "Attribution",
+    "Comparison",
+    "LayerMaps",
+    "Lens",
+    "Target",
+    "Words",
+    "__version__",
+    "errors",
+    "load",
+    "methods",
+    "read",
+]
 
 
 def __getattr__(name: str) -> Any:

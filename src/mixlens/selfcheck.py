@@ -163,21 +163,18 @@ def not_finite(model: Any, where: str) -> NotFinite:
 def pooled_rows(model: Any, spec: Spec) -> Literal["first", "last", "mean"] | None:
     """Which rows of the last layer a classifier's head reads, seen from the gradient of its output; None: others."""
     last = layer_count(model, spec) - 1
-    leaf: Tensor | None = None
+    leaves: list[Tensor] = []
 
     def cut(seen: LayerPass) -> Tensor | None:
-        nonlocal leaf
         if seen.index != last or seen.y is None:
             return None
-        leaf = seen.y.detach().requires_grad_()
-        return leaf
+        leaves.append(seen.y.detach().requires_grad_())
+        return leaves[0]
 
     with torch.enable_grad():
         logits = run(model, spec, probe_inputs(model), cut, heads=True).logits
-        assert leaf is not None
-        (gradient,) = torch.autograd.grad(logits.float().pow(2).sum(), leaf, allow_unused=True)
-    if gradient is None:
-        return None
+        (leaf,) = leaves
+        (gradient,) = torch.autograd.grad(logits.float().pow(2).sum(), leaf, allow_unused=True, materialize_grads=True)
     read = gradient[0].abs().sum(-1).gt(0).nonzero().flatten().tolist()
     n = leaf.shape[1]
     return "first" if read == [0] else "last" if read == [n - 1] else "mean" if len(read) == n else None

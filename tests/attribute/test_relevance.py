@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from models.families import lens, model
 
 import mixlens
 from mixlens.attribute.relevance import Linear, divide, join, through_linear, through_product, through_sum
 from mixlens.errors import Undefined
+from models.families import lens, model
 
 
 def numbers(seed: int, *shape: int) -> torch.Tensor:

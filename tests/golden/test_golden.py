@@ -31,7 +31,7 @@ TEXTS = {name: json.loads((stored.GOLDEN / f"{name}.json").read_text()) for name
 def cases(*names: str) -> pytest.MarkDecorator:
     """All texts of some models; three of `tiny` and one of the others unless asked for slow tests."""
     some = [
-        pytest.param(name, index, marks=pytest.mark.slow if index > 3 or index and name != "tiny" else ())
+        pytest.param(name, index, marks=pytest.mark.slow if index > 3 or (index and name != "tiny") else ())
         for name in names or MODELS
         for index in range(len(TEXTS[name]))
     ]

@@ -22,7 +22,7 @@ RESIDUAL = 0.5  # Abnar & Zuidema: half of a token stays itself
 
 
 def apply(maps: LayerMaps, name: str, *, receptive_field: bool = False, **options: Any) -> LayerMaps:
-    """`maps` aggregated by `name`, again LayerMaps; the options used stand in `meta`. Raises Undefined, UnknownOption."""
+    """`maps` aggregated by `name`, again LayerMaps; `meta` names the options used. Raises Undefined, UnknownOption."""
     if maps.aggregation is not None and name != "layer":
         raise Undefined(
             f"expected the layer maps themselves, got maps already aggregated by {maps.aggregation}; aggregate once"

@@ -11,22 +11,23 @@ from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, Uns
 # Keys whose every value is handled: sizes and wiring that are read off the pass (heads, masks, windows, rotary
 # embeddings, caps), parts above or below the layers, names, token ids, training and generation.
 _SIZES = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
-type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim word_embed_proj_dim ffn_dim
-n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner"""
+type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim
+word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner"""
 _READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon rms_norm_eps
-norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters sliding_window
-use_sliding_window max_window_layers layer_types local_attention query_pre_attn_scalar attn_logit_softcapping
-scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn use_bidirectional_attention is_decoder
-use_parallel_residual do_layer_norm_before sinusoidal_pos_embds pretraining_tp chunk_size_feed_forward"""
+norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters
+sliding_window use_sliding_window max_window_layers layer_types local_attention query_pre_attn_scalar
+attn_logit_softcapping scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn
+use_bidirectional_attention is_decoder use_parallel_residual do_layer_norm_before sinusoidal_pos_embds
+pretraining_tp chunk_size_feed_forward"""
 _ELSEWHERE = """_name_or_path architectures dtype id2label label2id model_type output_attentions output_hidden_states
-problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping _remove_final_layer_norm
-classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias classifier_activation decoder_bias
-summary_type summary_use_proj summary_activation summary_last_dropout summary_first_dropout summary_proj_to_labels
-pad_token_id bos_token_id eos_token_id cls_token_id sep_token_id sparse_prediction sparse_pred_ignore_index
-deterministic_flash_attn"""
+problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping
+_remove_final_layer_norm classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias
+classifier_activation decoder_bias summary_type summary_use_proj summary_activation summary_last_dropout
+summary_first_dropout summary_proj_to_labels pad_token_id bos_token_id eos_token_id cls_token_id sep_token_id
+sparse_prediction sparse_pred_ignore_index deterministic_flash_attn"""
 _TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
-seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range init_std
-initializer_cutoff_factor"""
+seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range
+init_std initializer_cutoff_factor"""
 HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
 
 # Keys that today's classes no longer read although old checkpoints carry them: the model would be another one.

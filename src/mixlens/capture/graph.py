@@ -42,7 +42,8 @@ def graph(
     """Run the whole model with the input of `layer` cut off from what is below it.
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
-    dim). `also` and `on_linear` see every layer and linear map. Parameters need no gradient and get none: only the leaf is a variable.
+    dim). `also` and `on_linear` see every layer and linear map. Parameters need no gradient and get none: only the
+    leaf is a variable.
     """
     kept: list[Tensor] = []
     attention: list[Tensor] = []

@@ -54,8 +54,8 @@ def run(
     """One pass over `inputs`; `on_layer` is called once a layer, in order, and may return a new layer output.
 
     `on_input` may return another input for layer l. `on_call` may return attention weights, (batch, head, query,
-    key), that the layer is then computed with, so that they stand in the autograd graph. `on_linear` sees input and output of
-    every linear map.
+    key), that the layer is then computed with, so that they stand in the autograd graph. `on_linear` sees input and
+    output of every linear map.
 
     `heads`: run the whole model (its output comes back), else the base model only. `at`: a language model's logits
     are wanted at one position of each text only, (text, 1, vocabulary). Raises SelfCheckFailed when a layer does not
@@ -197,7 +197,9 @@ def _complete(seen: LayerPass, spec: Spec) -> None:
         )
     if seen.attn is None or set(seen.norms) != set(spec.norms):
         missing = [spec.out] * (seen.attn is None) + [p for r, p in spec.norms.items() if r not in seen.norms]
-        raise SelfCheckFailed(f"expected {name} {seen.index} to run {missing}, it did not; the spec names other modules")
+        raise SelfCheckFailed(
+            f"expected {name} {seen.index} to run {missing}, it did not; the spec names other modules"
+        )
 
 
 def layer_count(model: Any, spec: Spec) -> int:

@@ -20,7 +20,7 @@ _HOOKS = (
 
 
 def shadow(model: Any, attention: str) -> Any:
-    """A copy of the module tree in eval mode that shares all tensors and uses the attention implementation `attention`."""
+    """A copy of the module tree, in eval mode, that shares all tensors; `attention` names its implementation."""
     memo: dict[int, Any] = {}
     for module in model.modules():
         held = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())

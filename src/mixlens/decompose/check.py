@@ -48,7 +48,7 @@ def residuals(block: Block) -> LayerCheck:
 
 
 def tolerance(block: Block, dtype: torch.dtype) -> float:
-    """50 eps of the model's dtype (10 in half precision); of float32 where norms are computed in it whatever the dtype."""
+    """50 eps of the model's dtype (10 in half precision); of float32 where norms are computed in it always."""
     if dtype in (torch.float16, torch.bfloat16):
         return TIMES_HALF * torch.finfo(dtype).eps
     if block.spec.norm == "rms" and dtype == torch.float64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ def matrix(module: nn.Module, width: int) -> tuple[Tensor, Tensor | None]:
     """
     if type(module) is nn.Linear:
         return module.weight, module.bias
-    weight = getattr(module, "weight", None)
-    if type(module).__name__ == "Conv1D" and weight is not None:  # transformers' (in, out) layout
-        return weight.T, module.bias
+    held: Any = module
+    if type(module).__name__ == "Conv1D":  # transformers' (in, out) layout
+        return held.weight.T, held.bias
     like = next(module.parameters())
     dtype = like.dtype if like.is_floating_point() else torch.float32
     zero = module(torch.zeros(1, width, dtype=dtype, device=like.device))
@@ -37,11 +37,13 @@ class Frozen:
 
     @property
     def gain(self) -> Tensor | None:
+        """What each dimension is multiplied by; None: 1."""
         weight = getattr(self.module, "weight", None)
         return weight + 1 if weight is not None and self.one_plus else weight
 
     @property
     def bias(self) -> Tensor | None:
+        """What is added at the end; None: nothing."""
         return getattr(self.module, "bias", None)
 
     @property

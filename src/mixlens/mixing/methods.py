@@ -14,7 +14,6 @@ from mixlens.mixing.attention import attention, attention_fixed_res, attention_r
 from mixlens.mixing.effective import effective_attention
 from mixlens.mixing.hta import hta, hta_x_input
 from mixlens.mixing.norms import globenc, norm, norm_fixed_res, norm_res, norm_resln
-from mixlens.mixing.ratio import RATIOS
 from mixlens.mixing.value_zeroing import value_zeroing
 from mixlens.options import options_of
 

@@ -13,7 +13,8 @@ from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, Uns
 _SIZES = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
 type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim
 word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner"""
-_READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon rms_norm_eps
+_READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon
+rms_norm_eps
 norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters
 sliding_window use_sliding_window max_window_layers layer_types local_attention query_pre_attn_scalar
 attn_logit_softcapping scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn

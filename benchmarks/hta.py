@@ -79,7 +79,8 @@ def main() -> None:
     seconds, gradients = best["naive"]
     whole = seconds * given.tokens * dim / passes
     how = f"{given.threads} threads, {given.clock} clock, best of {given.repeat}"
-    print(f"one layer of MiniLM, {given.tokens} tokens, float32, {how}")
+    how = f"float32, {given.threads} threads, {given.clock} clock, best of {given.repeat}"
+    print(f"one layer of MiniLM, {given.tokens} tokens, {how}")
     print(f"naive: {passes} backward passes in {seconds:.2f} s, so {whole:.1f} s for all {given.tokens * dim} (scaled)")
     rows = passes // dim
     jacobian = gradients[: rows * dim].unflatten(0, (rows, dim))

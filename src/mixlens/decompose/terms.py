@@ -139,8 +139,10 @@ class Terms:
                     rows = slice(outer.start + inner.start, outer.start + inner.stop)
                     parts = (a, vectors[texts], out[texts, keys, rows])
                     for weights, w, distance in zip(*(part.split(step, 1) for part in parts), strict=True):
-                        t = room.resize_(*weights.shape[:3], dim).copy_(target[texts, None, rows]).flatten(0, 1)
-                        t.baddbmm_(weights.flatten(0, 1), w.flatten(0, 1), beta=-1)
+                        t = room.resize_(*weights.shape[:3], dim)
+                        # two steps, since one `baddbmm` takes twice as long
+                        torch.bmm(weights.flatten(0, 1), w.flatten(0, 1), out=t.flatten(0, 1))
+                        t = t.sub_(target[texts, None, rows]).flatten(0, 1)
                         # torch's 1-norm is a scalar loop, seven times slower than these two
                         norms = t.abs_().sum(-1) if p == 1 else torch.linalg.vector_norm(t, dim=-1)
                         distance.copy_(norms.view_as(distance))
@@ -156,11 +158,14 @@ class Terms:
         """`(texts, rows, number of keys)`, each small enough that its vectors stay in the caches; rows from 0 on."""
         batch, _, _, dim = self.shape
         vectors = self._step(VECTOR_BYTES) // (dim * self.values.element_size())
-        height = max(1, min(rows.stop - rows.start, vectors // (2 * torch.get_num_threads())))  # two keys a thread
-        width = max(1, min(keys.stop - keys.start, vectors // height))
+        count, threads = rows.stop - rows.start, torch.get_num_threads()
+        pieces = -(-count // max(1, vectors // (2 * threads)))  # so that a step has two keys a thread
+        height = -(-count // pieces)
+        width = max(1, vectors // height)
+        width -= width % threads if width > threads else 0  # all threads alike
         for texts in blocks(batch, vectors // (height * width)):
-            for inner in blocks(rows.stop - rows.start, height):
-                yield texts, inner, width
+            for inner in blocks(count, height):
+                yield texts, inner, min(width, keys.stop - keys.start)
 
     def _step(self, elsewhere: int) -> int:
         """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""

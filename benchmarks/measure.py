@@ -7,7 +7,7 @@ import gc
 import os
 import platform
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median, quantiles
@@ -96,5 +96,5 @@ def machine() -> dict[str, Any]:
         **{name: version(name) for name in ("torch", "transformers", "numpy")},
         "threads": torch.get_num_threads(),
         "load_at_start": os.getloadavg()[0],  # over the number of threads: other work ran beside it
-        "date": datetime.now(UTC).isoformat(timespec="minutes"),
+        "date": datetime.now(timezone.utc).isoformat(timespec="minutes"),
     }

@@ -227,7 +227,6 @@ def test_uniform_attention_spreads_evenly_over_the_receptive_field(name, aggrega
     assert got.rows_sum_to_one
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "mistral", "gemma2", "gpt_neox"])
 @pytest.mark.parametrize("method", ["attention", "attention_fixed_res", "globenc", "alti", "value_zeroing"])
 @pytest.mark.parametrize("aggregation", HOW)

@@ -127,9 +127,13 @@ def test_norms_of_cancelling_heads_hold_in_float32():
 
     def look(block: Block) -> tuple[Tensor, Tensor]:
         terms = block.terms("attention")
+        for t in (block.call.q, block.call.k):  # one pair of heads attends alike
+            t[:, 1::2] = t[:, ::2]
         terms.projection[1::2] = -terms.projection[::2] * (1 + 1e-4)
         terms.values[:, 1::2] = terms.values[:, ::2]
-        return terms.norms(), vectors(terms).double().norm(dim=-1)
+        alpha = terms.call.weights().double()
+        exact = torch.einsum("bhij,bhjc,hcd->bijd", alpha, terms.values.double(), terms.projection.double())
+        return terms.norms(), exact.norm(dim=-1)
 
     for got, expected in each_block("bert", look, dtype=torch.float32):
-        assert (got.double() - expected).abs().max() < 1e-5 * expected.max()
+        assert (got.double() - expected).abs().max() < 5e-3 * expected.max()  # head vectors themselves are rounded

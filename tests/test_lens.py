@@ -580,3 +580,20 @@ def test_a_row_of_zeros_stays_zero_and_is_named():
     assert (got.scores[1] == 0).all()
     assert got.meta["zero_rows"] == ((1, 0), (1, 1), (1, 2))
     assert torch.isfinite(got.rollout().scores).all()
+
+
+@pytest.mark.parametrize(
+    "method", ["globenc", "attcat", "blank_out", "integrated_gradients", "trans_att", "hta", "random"]
+)
+def test_each_text_has_its_own_target(method):
+    texts, targets = [TEXT, "good film", TEXT], ["LABEL_1", 0, Target(0, of=None)]
+    together = lens().attribute(texts, method=method, target=targets, batch_size=2)
+    for text, target, got in zip(texts, targets, together, strict=True):
+        alone = lens().attribute(text, method=method, target=target)
+        assert got.target.index == alone.target.index == (1 if target == "LABEL_1" else 0)
+        close(got.scores, alone.scores, 1e-6 if method == "integrated_gradients" else 1e-12)
+
+
+def test_as_many_targets_as_texts():
+    with pytest.raises(TargetError, match="expected one target, or one for each of 2 texts, got 3"):
+        lens().attribute([TEXT, TEXT], target=[0, 1, 0])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import base_model, position_limit, spec_for, unwrap
-from mixlens.attribute.readout import Head, check_target, task_of
+from mixlens.attribute.readout import Head, targets_of, task_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import Comparison, compare
 from mixlens.errors import InputError, UnknownOption
@@ -99,14 +99,15 @@ class Lens:
     ) -> Attribution | list[Attribution]:
         """One score a token of one text (or a list of texts): which tokens went into the answer.
 
-        `target`: a label, index, token or `mixlens.Target`; the prediction by default. `method`: a name of
-        `mixlens.methods()`, or `"M+rollout"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M. Options of
-        all methods: `readout=` (a row, "mean", "max") and `normalize=` (scores without sign sum to 1, the default); of
-        those that read maps: `receptive_field=` (causal models, on by default); the rest are the method's own.
+        `target`: a label, index, token or `mixlens.Target` (with several texts, one for all or a list of one each); the
+        prediction by default. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`,
+        `"M+mean"`, `"M+sum"` for any mixing method M. Options of all methods: `readout=` (a row, "mean", "max") and
+        `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
+        models, on by default); the rest are the method's own.
         Raises InputError, MethodError, ModelError.
         """
-        wanted = check_target(target)
         texts, single = self._encode(text, truncate)
+        wanted = targets_of(target, len(texts), single)
         ask = request(self, method, options, wanted, texts, batch_size, progress)
         out = RUNNERS[type(ask.method)](self, ask)
         return out[0] if single else out

@@ -52,12 +52,13 @@ class Head:
 class Reading:
     """Where one text's answer stands: `row` of the maps, `at` the position whose logits are the answer.
 
-    Both are None for extractive question answering, where the answer itself says them.
+    `row` is None for extractive question answering, where the answer itself says it.
     """
 
     row: Rows | None
     at: int
     answered: bool  # the head has an answer there
+    target: Target  # what is asked about this text
 
 
 @dataclass(frozen=True)
@@ -95,24 +96,33 @@ def check_target(target: Any) -> Target:
     raise TargetError(f"expected a label, an index, a token or a mixlens.Target, got {type(target).__name__}")
 
 
+def targets_of(target: Any, count: int, single: bool) -> list[Target]:
+    """A `Target` for each of `count` texts: one for all, or a list of as many. Raises TargetError."""
+    if isinstance(target, list) and not single:
+        if len(target) != count:
+            raise TargetError(f"expected one target, or one for each of {count} texts, got {len(target)}")
+        return [check_target(one) for one in target]
+    return [check_target(target)] * count
+
+
 def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> Reading:
     """Where a text's answer stands. Raises TargetError, UnknownOption."""
     row = None if readout is None else _override(readout, len(tokens))
     if head.task == "question":
-        return Reading(row, 0, True)
+        return Reading(row, 0, True, target)
     if head.task not in ("masked", "causal", "token"):
         if target.position is not None:
             raise TargetError(
                 f"a position means nothing for a {head.task} head; leave it out, or pass readout={target.position}"
             )
-        return Reading(row if row is not None else _pooled_row(head, tokens), 0, head.task == "sequence")
+        return Reading(row if row is not None else _pooled_row(head, tokens), 0, head.task == "sequence", target)
     try:
         at = _position(head, tokens, target)
     except TargetError:
         if row is None or target != Target():
             raise
-        return Reading(row, 0, False)  # the row was given, and no single position has the answer
-    return Reading(at if row is None else row, at, True)
+        return Reading(row, 0, False, target)  # the row was given, and no single position has the answer
+    return Reading(at if row is None else row, at, True, target)
 
 
 def _override(readout: Any, n: int) -> Rows:
@@ -164,11 +174,12 @@ def _pooled_row(head: Head, tokens: Tokens) -> Rows:
     )
 
 
-def answer(head: Head, target: Target, read: Reading, logits: tuple[Tensor, ...] | None) -> Answer:
+def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answer:
     """The target with index and label filled in, the rows, and what the model says. Raises TargetError.
 
     `logits`: (class,) at the read-out position; for question answering start and end logits, each (token,).
     """
+    target = read.target
     if not read.answered or logits is None:
         if target.what is not None or target.foil is not None:
             raise TargetError(
@@ -178,7 +189,7 @@ def answer(head: Head, target: Target, read: Reading, logits: tuple[Tensor, ...]
         assert read.row is not None
         return Answer(target, (), (read.row,), {})
     if head.task == "question":
-        return _span(target, read, logits)
+        return _span(read, logits)
     (z,) = logits
     assert read.row is not None
     rows, count = (read.row,), len(z)
@@ -217,8 +228,9 @@ def _output(head: Head, target: Target, rows: tuple[Rows, ...], z: Tensor) -> An
     return Answer(full, (index,), rows, {"output": float(z[index])}, regression=True)
 
 
-def _span(target: Target, read: Reading, logits: tuple[Tensor, ...]) -> Answer:
+def _span(read: Reading, logits: tuple[Tensor, ...]) -> Answer:
     """Extractive question answering: the argmax of start and of end, or the positions asked for; both rows."""
+    target = read.target
     if target.what is not None or target.foil is not None:
         raise TargetError("expected mixlens.Target(position=(start, end)) for question answering, got a label or token")
     n = len(logits[0])

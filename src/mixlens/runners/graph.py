@@ -28,7 +28,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     fixed = None if hide is None else predictions(lens, ask)
 
     def resolve(i: int, logits: tuple[Tensor, ...]) -> Answer:
-        return answer(lens.head, ask.target, ask.reads[i], logits) if fixed is None else fixed[i]
+        return answer(lens.head, ask.reads[i], logits) if fixed is None else fixed[i]
 
     def use(i: int, graph: TextGraph, said: Answer, value: Tensor) -> Attribution:
         scores, layers = method.function(graph, **own)
@@ -56,7 +56,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
 def predictions(lens: Any, ask: Request) -> list[Answer]:
     """The answers of the plain passes."""
     ran = lens.through(ask.texts, None, batch_size=ask.batch_size, answers=ask.answers)
-    return [answer(lens.head, ask.target, read, one.logits) for read, one in zip(ask.reads, ran, strict=True)]
+    return [answer(lens.head, read, one.logits) for read, one in zip(ask.reads, ran, strict=True)]
 
 
 def hidden(ask: Request) -> list[tuple[bool, ...]]:

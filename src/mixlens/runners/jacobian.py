@@ -30,7 +30,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]])
         logits = part_logits(g.output, 0, ask.answers[i], n)
         known = None if logits is None else tuple(z.detach() for z in logits)
-        said = answer(lens.head, ask.target, ask.reads[i], known)
+        said = answer(lens.head, ask.reads[i], known)
         if "max" in said.rows:
             raise Undefined(f"{ask.name} reads one vector, 'max' names none; pass readout= a position or 'mean'")
         leaf = g.hidden[0]

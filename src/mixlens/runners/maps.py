@@ -67,7 +67,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     )
     out = []
     for read, one in zip(ask.reads, ran, strict=True):
-        said = answer(lens.head, ask.target, read, one.logits)
+        said = answer(lens.head, read, one.logits)
         maps = layer_maps(lens, one, preset.mixing, own)
         asked = ask.options.get("receptive_field")
         field = maps.windows is not None if asked is None else bool(asked)
@@ -101,7 +101,7 @@ def random_scores(lens: Any, ask: Request) -> list[Attribution]:
     ran = lens.through(ask.texts, None, batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers)
     out = []
     for read, one in zip(ask.reads, ran, strict=True):
-        said = answer(lens.head, ask.target, read, one.logits)
+        said = answer(lens.head, read, one.logits)
         scores = torch.from_numpy(np.random.default_rng([seed, *one.tokens.ids]).random(len(one.tokens)))
         out.append(result(ask, one.tokens, scores, None, said, provenance(lens, one.tokens)))
     return out

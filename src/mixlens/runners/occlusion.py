@@ -43,7 +43,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     total, done, out = sum(map(len, removed)), 0, []
     for read, one, groups in zip(ask.reads, whole, removed, strict=True):
         assert one.logits is not None
-        said = answer(lens.head, ask.target, read, one.logits)
+        said = answer(lens.head, read, one.logits)
         value = _value(said, one.logits, method)
         scores = torch.zeros(len(one.tokens), dtype=torch.float64)
         made = [variant(lens.head, one.tokens, read.at, said, group, filler) for group in groups]

@@ -47,7 +47,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         at = [ask.answers[i] for i in members]
         x, output = layer_input(twin, lens.spec, inputs, layer, at=at)
         logits = [part_logits(output, b, at[b], len(ask.texts[i])) for b, i in enumerate(members)]
-        said = [answer(lens.head, ask.target, ask.reads[i], z) for i, z in zip(members, logits, strict=True)]
+        said = [answer(lens.head, ask.reads[i], z) for i, z in zip(members, logits, strict=True)]
         base = _baseline(lens, twin, inputs, x, [others[i] for i in members], kind, layer)
         points = _Points(twin, lens.spec, inputs, layer, at, [len(ask.texts[i]) for i in members], said, method.of)
         scores, differences = _integrated(points, x, base, ask) if method.steps else _rescaled(points, x, base)

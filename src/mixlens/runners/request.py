@@ -27,7 +27,6 @@ class Request:
     name: str
     method: Method
     options: Mapping[str, Any]
-    target: Target
     texts: Sequence[Tokens]
     reads: Sequence[Reading]
     normalize: bool = True
@@ -45,7 +44,7 @@ def request(
     lens: Any,
     name: str,
     asked: Mapping[str, Any],
-    target: Target,
+    targets: Sequence[Target],
     texts: Sequence[Tokens],
     batch_size: int,
     progress: Progress | None,
@@ -58,9 +57,11 @@ def request(
         name=name,
         method=chosen,
         options={k: v for k, v in asked.items() if k in own},
-        target=target,
         texts=texts,
-        reads=[reading(lens.head, tokens, target, asked.get("readout")) for tokens in texts],
+        reads=[
+            reading(lens.head, tokens, target, asked.get("readout"))
+            for tokens, target in zip(texts, targets, strict=True)
+        ],
         normalize=bool(asked.get("normalize", True)),
         batch_size=batch_size,
         progress=progress,

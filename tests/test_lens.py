@@ -586,7 +586,7 @@ def test_a_row_of_zeros_stays_zero_and_is_named():
     "method", ["globenc", "attcat", "blank_out", "integrated_gradients", "trans_att", "hta", "random"]
 )
 def test_each_text_has_its_own_target(method):
-    texts, targets = [TEXT, "good film", TEXT], ["LABEL_1", 0, Target(0, of=None)]
+    texts, targets = [TEXT, "w60 w12", TEXT], ["LABEL_1", 0, Target(0)]
     together = lens().attribute(texts, method=method, target=targets, batch_size=2)
     for text, target, got in zip(texts, targets, together, strict=True):
         alone = lens().attribute(text, method=method, target=target)

@@ -1,0 +1,102 @@
+"""The kinds of measures: what a line of the table says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mixlens.errors import InputError, UnknownOption, did_you_mean
+from mixlens.measure.case import Case
+from mixlens.measure.perturb import Levels, removed
+from mixlens.options import options_of
+
+Needs = Literal["reference", "second", "classes", "curve", "cue", "rationale", "answer", "special", "corpus"]
+Replacement = Literal["delete", "pad", "mask", "unk"]
+
+_FIELD = {"classes": "others"}  # where a need has another name than its field; "special" is always there
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The facts about a measure, and the pure function (Case, **options) -> float behind it.
+
+    `higher_is_better`: None where neither is. `range`: the values that it can take. `per_layer`: it makes sense for
+    the map of a single layer too. A text on which the measure means nothing gives NaN, to be counted, never an error.
+    """
+
+    name: str
+    summary: str
+    cite: str
+    function: Callable[..., float]
+    needs: Needs
+    higher_is_better: bool | None
+    range: tuple[float, float]
+    per_layer: bool = True
+
+    def options(self) -> dict[str, Any]:
+        """The measure's own options and their defaults."""
+        return options_of(self.function)
+
+    def checked(self, options: dict[str, Any]) -> dict[str, Any]:
+        """All options with their values. Raises UnknownOption for a name that the measure would ignore."""
+        known = self.options()
+        for name in options:
+            if name not in known:
+                raise UnknownOption(f"{self.name} has no option {name!r}{did_you_mean(name, known)}")
+        return {**known, **options}
+
+    def __call__(self, case: Case, **options: Any) -> float:
+        """The measure of one text; NaN where it is undefined. Raises InputError, UnknownOption."""
+        values = self.checked(options)
+        if not self.given(case):
+            raise InputError(f"{self.name} needs {self.needs}, and the case has none")
+        own = options_of(self.function)
+        return float(self.function(case, **{k: v for k, v in values.items() if k in own}))
+
+    def given(self, case: Case) -> bool:
+        """Whether the case holds what the measure needs."""
+        value = getattr(case, _FIELD.get(self.needs, self.needs), None)
+        return value is not None and (self.needs != "classes" or len(value) > 0)
+
+
+@dataclass(frozen=True)
+class Curve(Measure):
+    """A measure of how the answer changes as tokens are taken out in the order of their scores.
+
+    Its function reads `Case.curve`: the log-probabilities of the untouched text and of the text without each of
+    `removed(case)`, in that order. `replacement`: what is put in a token's place by default. `kept`: the highest tokens
+    are kept instead, and all others taken out. `levels`: shares of the removable tokens.
+    """
+
+    replacement: Replacement = "delete"
+    kept: bool = False
+    levels: Levels = "tenths"
+
+    def options(self) -> dict[str, Any]:
+        """The function's options, and how tokens are taken out; `mask_pad`: attention passes over the [PAD]s put in."""
+        ours = {"replace": self.replacement, "levels": self.levels, "mask_pad": False}
+        return {**options_of(self.function), **ours}
+
+    def removed(self, case: Case, **options: Any) -> list[tuple[int, ...]]:
+        """Per level the tokens that are taken out, ascending; [] where no token is removable.
+
+        Raises UnknownOption.
+        """
+        levels = self.checked(options)["levels"]
+        return removed(case.scores, case.removable, levels, kept=self.kept)
+
+
+@dataclass(frozen=True)
+class Corpus(Measure):
+    """A measure of many texts together, layer by layer: its function takes arrays of one layer instead of a Case.
+
+    `collects`: what the arrays are. "sums": for each text the sum of its vectors, each scaled to length 1, (text, dim),
+    and how many vectors these were, (text,). "labelled": one vector a text, (text, dim), and its class, (text,).
+    """
+
+    collects: Literal["sums", "labelled"] = "labelled"
+
+    def __call__(self, *arrays: Any, **options: Any) -> float:
+        """The measure of one layer; NaN where it is undefined. Raises UnknownOption."""
+        return float(self.function(*arrays, **self.checked(options)))

@@ -2,14 +2,13 @@
 
     python experiments/train.py sst2 --data DIR --out src/mixlens/data/sst2.safetensors
 
-DIR holds the recipe's JSON-lines files (`.gz` or plain); the texts aren't part of this repository.
-Adding a task: one entry in RECIPES.
+DIR holds the recipe's JSON-lines files (`.gz` or plain); the texts aren't part of this repository. `all` trains every
+recipe into the folder --out. Adding a model: one entry in recipes.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import gzip
 import hashlib
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from recipes import RECIPES, Recipe, Row
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -32,51 +32,57 @@ from mixlens import embedded
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What is tuned, on what, and how. File names are relative to --data."""
+class Example:
+    """A text as ids, and its class; or, for a masked text, where [MASK] stands and the token ids that compete there."""
 
-    train: str
-    dev: str
-    labels: tuple[str, ...]
-    fields: tuple[str, ...] = ("text",)  # two fields make a sentence pair
-    label: str = "label"  # a row's class: its index in labels, or its name
-    rank: int = 8  # of the LoRA difference on every linear map of every layer
-    lr: float = 1e-3
-    epochs: int = 2
-    batch: int = 64
-    warmup: float = 0.06  # part of the steps; then linear decay to 0
-    weight_decay: float = 0.01
-    clip: float = 1.0  # largest gradient norm
-    dropout: float = 0.1
-    seed: int = 0
+    ids: list[int]
+    types: list[int]
+    label: int
+    at: int | None = None
+    among: tuple[int, ...] | None = None
 
 
-RECIPES = {
-    "sst2": Recipe(
-        "sst2/train_phrases.jsonl.gz",
-        "sst2/dev.jsonl",
-        ("negative", "positive"),
-        epochs=1,
-        dropout=0.0,  # a quarter faster on a CPU; phrases of one sentence overlap, but come once
-    ),
-}
-
-Example = tuple[list[int], list[int], int]  # input ids, token types, class
 Parameters = dict[str, nn.Parameter]
 Facts = dict[str, Any]
 
 
-def read_examples(path: Path, recipe: Recipe, tokenizer: Any) -> list[Example]:
-    """A JSON-lines file's rows as token ids and a class. Raises ValueError on a strange label."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    columns = [[row[field] for row in rows] for field in recipe.fields]
-    encoded = tokenizer(*columns, return_token_type_ids=True)
-    names = list(recipe.labels)
-    classes = [names.index(c) if isinstance(c := row[recipe.label], str) else c for row in rows]
-    if not set(classes) <= set(range(len(names))):
-        raise ValueError(f"expected labels 0 to {len(names) - 1} in {path}, got {set(classes)}")
-    return list(zip(encoded["input_ids"], encoded["token_type_ids"], classes, strict=True))
+def read_rows(paths: tuple[Path, ...]) -> list[Row]:
+    """The rows of JSON-lines files, plain or `.gz`, one after the other."""
+    rows = []
+    for path in paths:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+            rows += [json.loads(line) for line in lines]
+    return rows
+
+
+def read_examples(data: Path, recipe: Recipe, tokenizer: Any, training: bool) -> list[Example]:
+    """The rows to train on, or to measure on; a row whose competing words are no single pieces is left out, and said.
+
+    Raises ValueError on a strange label.
+    """
+    files = recipe.train if training else recipe.dev
+    rows = list(enumerate(read_rows(tuple(data / file for file in files))))
+    if recipe.train_part is not None:
+        rows = [(number, row) for number, row in rows if recipe.train_part(row, number) == training]
+    samples = [sample for number, row in rows if (sample := recipe.sample(row, number)) is not None]
+    pairs = [s.text if isinstance(s.text, tuple) else (s.text, None) for s in samples]
+    out = []
+    for sample, (first, second) in zip(samples, pairs, strict=True):
+        encoded = tokenizer(first, second, return_token_type_ids=True)
+        ids, types = encoded["input_ids"], encoded["token_type_ids"]
+        if sample.words is None:
+            if sample.label not in range(len(recipe.labels)):
+                raise ValueError(f"expected labels 0 to {len(recipe.labels) - 1}, got {sample.label!r} in {files}")
+            out.append(Example(ids, types, sample.label))
+            continue
+        among = tokenizer(list(sample.words), add_special_tokens=False)["input_ids"]
+        if any(len(pieces) != 1 for pieces in among):
+            continue
+        at = ids.index(tokenizer.mask_token_id)
+        out.append(Example(ids, types, 0, at, tuple(pieces[0] for pieces in among)))
+    if len(out) < len(samples):
+        print(f"left out of {files}: {len(samples) - len(out)} rows with words of several pieces", flush=True)
+    return out
 
 
 def batches(examples: list[Example], size: int, rng: random.Random | None = None) -> Iterator[list[Example]]:
@@ -88,7 +94,7 @@ def batches(examples: list[Example], size: int, rng: random.Random | None = None
         pool = 64 * size  # sorting within pools keeps batches different from epoch to epoch
     cuts = []
     for start in range(0, len(order), pool):
-        chunk = sorted(order[start : start + pool], key=lambda i: len(examples[i][0]))
+        chunk = sorted(order[start : start + pool], key=lambda i: len(examples[i].ids))
         cuts += [chunk[at : at + size] for at in range(0, len(chunk), size)]
     if rng:
         rng.shuffle(cuts)
@@ -96,27 +102,44 @@ def batches(examples: list[Example], size: int, rng: random.Random | None = None
         yield [examples[i] for i in cut]
 
 
-def collate(batch: list[Example]) -> tuple[dict[str, Tensor], Tensor]:
+def collate(batch: list[Example], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], Tensor]:
     """Model inputs (batch, longest), padded on the right with id 0, and the classes (batch,)."""
-    longest = max(len(ids) for ids, _, _ in batch)
+    longest = max(len(example.ids) for example in batch)
+    rows = {"input_ids": [e.ids for e in batch], "token_type_ids": [e.types for e in batch]}
+    if any(len(example.ids) < longest for example in batch):
+        rows["attention_mask"] = [[1] * len(example.ids) for example in batch]
+    inputs = {
+        name: torch.tensor([row + [0] * (longest - len(row)) for row in some], device=device)
+        for name, some in rows.items()
+    }
+    return inputs, torch.tensor([example.label for example in batch], device=device)
 
-    ids, types, labels = zip(*batch, strict=True)
-    rows = {"input_ids": ids, "token_type_ids": types}
-    if any(len(row) < longest for row in ids):
-        rows["attention_mask"] = tuple([1] * len(row) for row in ids)
-    inputs = {name: torch.tensor([row + [0] * (longest - len(row)) for row in some]) for name, some in rows.items()}
-    return inputs, torch.tensor(labels)
+
+def scores(model: Any, batch: list[Example], inputs: dict[str, Tensor]) -> Tensor:
+    """(batch, class): the classifier's logits, or those of the words that compete at [MASK]."""
+    if batch[0].among is None:
+        return model(**inputs).logits
+    hidden = model.bert(**inputs).last_hidden_state
+    at = torch.tensor([example.at for example in batch], device=hidden.device)
+    among = torch.tensor([example.among for example in batch], device=hidden.device)
+    return model.cls(hidden[torch.arange(len(batch), device=hidden.device), at]).gather(1, among)
 
 
-def accuracy(model: nn.Module, examples: list[Example]) -> float:
-    """Part of the examples whose highest logit is that of their class; leaves eval mode on."""
+def accuracy(model: Any, examples: list[Example]) -> dict[str, float]:
+    """Part of the examples whose highest logit is that of their class, and the mean over classes (balanced)."""
     model.eval()
-    right = 0
+    right: dict[int, list[float]] = {}
     with torch.no_grad():
         for batch in batches(examples, 32):
-            inputs, labels = collate(batch)
-            right += int((model(**inputs).logits.argmax(-1) == labels).sum())
-    return right / len(examples)
+            inputs, labels = collate(batch, model.device)
+            found = scores(model, batch, inputs).argmax(-1) == labels
+            for example, hit in zip(batch, found.tolist(), strict=True):
+                right.setdefault(example.label, []).append(float(hit))
+    every = [hit for hits in right.values() for hit in hits]
+    return {
+        "accuracy": sum(every) / len(every),
+        "balanced": sum(sum(hits) / len(hits) for hits in right.values()) / len(right),
+    }
 
 
 def add_lora(linear: nn.Linear, rank: int) -> None:
@@ -127,20 +150,20 @@ def add_lora(linear: nn.Linear, rank: int) -> None:
 
 
 def choose_tuned(model: nn.Module, rank: int) -> Parameters:
-    """Freeze all but biases, LayerNorms, pooler, head and a new LoRA on the layers' linear maps."""
+    """Freeze all but biases, LayerNorms, pooler, head and (rank > 0) a new LoRA on the layers' linear maps."""
     for name, module in list(model.named_modules()):
-        if ".encoder." in name and isinstance(module, nn.Linear):
+        if rank and ".encoder." in name and isinstance(module, nn.Linear):
             add_lora(module, rank)
     for name, parameter in model.named_parameters():
         parameter.requires_grad = (
             name.endswith((".bias", ".lora_A", ".lora_B"))
             or "LayerNorm" in name
-            or name.startswith(("bert.pooler.", "classifier."))
-        )
+            or name.startswith(("bert.pooler.", "classifier.", "cls.predictions.transform."))
+        ) and name != "cls.predictions.bias"  # one number a word of the vocabulary: the few words learned need none
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
-def fit(model: nn.Module, tuned: Parameters, recipe: Recipe, train: list[Example], dev: list[Example]) -> None:
+def fit(model: Any, tuned: Parameters, recipe: Recipe, train: list[Example], dev: list[Example]) -> None:
     """Train `tuned` in place; print loss and speed, and every 500 steps the dev accuracy.
 
     The last weights stand: dev accuracy picks no step.
@@ -156,8 +179,8 @@ def fit(model: nn.Module, tuned: Parameters, recipe: Recipe, train: list[Example
     step, total, begun = 0, 0.0, time.monotonic()
     for _ in range(recipe.epochs):
         for batch in batches(train, recipe.batch, rng):
-            inputs, labels = collate(batch)
-            loss = cross_entropy(model(**inputs).logits, labels)
+            inputs, labels = collate(batch, model.device)
+            loss = cross_entropy(scores(model, batch, inputs), labels)
             loss.backward()
             nn.utils.clip_grad_norm_(tuned.values(), recipe.clip)
             optimizer.step()
@@ -169,7 +192,7 @@ def fit(model: nn.Module, tuned: Parameters, recipe: Recipe, train: list[Example
                 print(f"step {step}/{steps} loss {total / 50:.4f} {ms:.0f} ms/step", flush=True)
                 total = 0.0
             if step % 500 == 0:
-                print(f"step {step} dev accuracy {accuracy(model, dev):.4f}", flush=True)
+                print(f"step {step} dev accuracy {accuracy(model, dev)['accuracy']:.4f}", flush=True)
                 model.train()
     model.eval()
 
@@ -181,7 +204,7 @@ def difference(tuned: Parameters, before: dict[str, Tensor]) -> dict[str, Tensor
     up to 5e-4, stored as the change 0.02 by 8e-6.
     """
     return {
-        name: (p.detach() if "lora_" in name else p.detach() - before[name]).half().contiguous()
+        name: (p.detach() if "lora_" in name else p.detach() - before[name]).half().cpu().contiguous()
         for name, p in tuned.items()
     }
 
@@ -190,7 +213,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run(name: str, recipe: Recipe, data: Path, out: Path, base: Path | None = None) -> Facts:
+def run(name: str, recipe: Recipe, data: Path, out: Path, base: Path | None = None, device: str = "cpu") -> Facts:
     """Train, write `out`, load it as a user would, and put the accuracy so measured in its header.
 
     `base` is a folder with a BERT encoder and its tokenizer; default: the packaged MiniLM. Returns
@@ -199,49 +222,61 @@ def run(name: str, recipe: Recipe, data: Path, out: Path, base: Path | None = No
     packaged = base is None
     base = base or embedded.base_folder()
     torch.manual_seed(recipe.seed)
-    model, tokenizer = embedded.build(base, list(recipe.labels))
+    model, tokenizer = embedded.build(base, recipe.labels, task=recipe.task, layers=recipe.layers)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = recipe.dropout
-    train = read_examples(data / recipe.train, recipe, tokenizer)
-    dev = read_examples(data / recipe.dev, recipe, tokenizer)
+    train = read_examples(data, recipe, tokenizer, training=True)
+    dev = read_examples(data, recipe, tokenizer, training=False)
     tuned = choose_tuned(model, recipe.rank)
+    model.to(device)
     before = {key: parameter.detach().clone() for key, parameter in tuned.items()}
     begun = time.monotonic()
     fit(model, tuned, recipe, train, dev)
+    files = sorted({*recipe.train, *recipe.dev})
+    settings = {k: v for k, v in vars(recipe).items() if not callable(v)}
+    lora = f"LoRA rank {recipe.rank} on every linear map of every layer, " if recipe.rank else ""
     facts: Facts = {
         "name": name,
+        "task": recipe.task,
+        "layers": recipe.layers,
         "labels": list(recipe.labels),
-        "tuned": f"LoRA rank {recipe.rank} on every linear map of every layer, biases, LayerNorms, pooler, head",
-        "recipe": dataclasses.asdict(recipe),
+        "tuned": f"{lora}biases, LayerNorms, head",
+        "recipe": {**settings, "sample": recipe.sample.__name__},
         "base": {
             "package": embedded.PACKAGE if packaged else None,
             "version": importlib.metadata.version(embedded.PACKAGE) if packaged else None,
             "sha256": sha256(base / "model.safetensors"),
         },
-        "data_sha256": {file: sha256(data / file) for file in (recipe.train, recipe.dev)},
+        "data_sha256": {file: sha256(data / file) for file in files},
         "rows": {"train": len(train), "dev": len(dev)},
         "seconds": round(time.monotonic() - begun),
         "date": datetime.date.today().isoformat(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in ("torch", "transformers")},
     }
     tensors = difference(tuned, before)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, out, {"provenance": json.dumps(facts)})
-    facts["dev_accuracy"] = accuracy(embedded.load_tuned(out.read_bytes(), base)[0], dev)
+    measured = accuracy(embedded.load_tuned(out.read_bytes(), base)[0].to(device), dev)
+    facts |= {"dev_accuracy": measured["accuracy"], "dev_balanced": measured["balanced"]}
     save_file(tensors, out, {"provenance": json.dumps(facts)})
     return embedded.provenance(out.read_bytes())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=sorted(RECIPES))
+    parser.add_argument("name", choices=[*sorted(RECIPES), "all"])
     parser.add_argument("--data", type=Path, required=True, help="folder with the data files")
-    parser.add_argument("--out", type=Path, help="file to write (default: NAME.safetensors)")
+    parser.add_argument("--out", type=Path, help="file to write (default: NAME.safetensors); with `all`, the folder")
+    parser.add_argument("--base", type=Path, help="folder with the encoder (default: the installed package's)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
-    out = args.out or Path(f"{args.name}.safetensors")
-    print(json.dumps(run(args.name, RECIPES[args.name], args.data, out), indent=2))
+    for name in sorted(RECIPES) if args.name == "all" else [args.name]:
+        file = f"{name}.safetensors"
+        out = (args.out or Path()) / file if args.name == "all" else args.out or Path(file)
+        print(json.dumps(run(name, RECIPES[name], args.data, out, args.base, args.device), indent=2), flush=True)
 
 
 if __name__ == "__main__":

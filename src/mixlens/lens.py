@@ -25,22 +25,17 @@ from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
 def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer.
 
-    Without a model: the embedded sentiment classifier, offline. `options` go to `from_pretrained` (dtype, device_map,
-    revision ...). The model is checked (see `Lens.check`) and never changed. Raises ModelError and its kin.
+    Without a model: the embedded sentiment classifier, offline; "mixlens:NAME" names another of `mixlens.embedded`.
+    `options` go to `from_pretrained` (dtype, device_map, revision ...). The model is checked (see `Lens.check`) and
+    never changed. Raises ModelError and its kin.
     """
-    if isinstance(model, str) or hasattr(model, "__fspath__"):
-        from mixlens.loading import load_pretrained
+    if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
+        from mixlens.loading import load_named
 
-        name = str(model)
-        model, found = load_pretrained(name, **options)
+        model, found, name = load_named(None if model is None else str(model), **options)
         return Lens(model, tokenizer if tokenizer is not None else found, name=name)
     if options:
         raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
-    if model is None:
-        from mixlens.embedded import load_default
-
-        model, found = load_default()
-        return Lens(model, tokenizer if tokenizer is not None else found, name="mixlens default (MiniLM, SST-2)")
     return Lens(model, tokenizer)
 
 

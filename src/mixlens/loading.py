@@ -5,7 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mixlens.errors import ModelError
+from mixlens.embedded import DEFAULT, load_embedded
+from mixlens.errors import ModelError, UnknownOption
+
+_EMBEDDED = "mixlens:"
+
+
+def load_named(name: str | None, **options: Any) -> tuple[Any, Any, str]:
+    """Model, tokenizer (None where there is none) and the name to show: an embedded model, a folder or a hub id.
+
+    None: the embedded default. Raises ModelError, MissingExtra, UnknownOption.
+    """
+    if name is not None and not name.startswith(_EMBEDDED):
+        return *load_pretrained(name, **options), name
+    if options:
+        raise UnknownOption(f"expected no options for an embedded model, got {sorted(options)}; set them after loading")
+    if name is None or name == _EMBEDDED + DEFAULT:
+        return *load_embedded(), "mixlens default (MiniLM, SST-2)"
+    return *load_embedded(name.removeprefix(_EMBEDDED)), name
 
 
 def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:

@@ -35,12 +35,11 @@ def check(model: str | None) -> Check:
     """The self-check of a model, which `load` would refuse if it fails."""
     _quiet()
     from mixlens.architectures import spec_for
-    from mixlens.embedded import load_default
-    from mixlens.loading import load_pretrained
+    from mixlens.loading import load_named
     from mixlens.selfcheck import self_check
 
-    loaded, _ = load_pretrained(model) if model is not None else load_default()
-    return self_check(loaded, spec_for(loaded.config), model or "the embedded default")
+    loaded, _, name = load_named(model)
+    return self_check(loaded, spec_for(loaded.config), name)
 
 
 def _quiet() -> None:

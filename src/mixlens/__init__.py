@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from mixlens.attribute.target import Target as Target
     from mixlens.capture.text import Words as Words
     from mixlens.comparison import Comparison as Comparison
+    from mixlens.evaluation.run import evaluate as evaluate
+    from mixlens.evaluation.table import Table as Table
     from mixlens.facts import methods as methods
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import read as read
+    from mixlens.tasks.example import Example as Example
+    from mixlens.tasks.table import task as task
 
 __version__ = "0.1.0"
 
@@ -35,19 +39,27 @@ _HOME = {
     "Comparison": "comparison",
     "Words": "capture.text",
     "methods": "facts",
+    "evaluate": "evaluation.run",
+    "Table": "evaluation.table",
+    "Example": "tasks.example",
+    "task": "tasks.table",
 }
 __all__ = [
     "Attribution",
     "Comparison",
+    "Example",
     "LayerMaps",
     "Lens",
+    "Table",
     "Target",
     "Words",
     "__version__",
     "errors",
+    "evaluate",
     "load",
     "methods",
     "read",
+    "task",
 ]
 
 

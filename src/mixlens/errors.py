@@ -4,6 +4,7 @@
     |-- InputError             the text, the token ids or the mapping of model inputs
     |   |-- EmptyInput         nothing to explain
     |   |-- TooLong            more tokens than the model has positions
+    |   |-- DataError          a data set, or a row of it, that a task cannot read
     |   `-- TargetError        a label, index, token, position or read-out row that does not exist here
     |-- MethodError            a method, an aggregation or an option
     |   |-- UnknownMethod      no such name in the stage's table
@@ -15,6 +16,7 @@
     |   |-- UnsupportedConfig      a configuration key that changes the mathematics and has no rule
     |   |-- SelfCheckFailed        the decomposition does not add up to the model's own numbers
     |   `-- NotFinite              NaN or infinity among weights, activations or scores
+    |-- RunChanged             a folder holds an evaluation of another model, other data or other options
     |-- ResultFileError        a result file that cannot be read or written
     `-- MissingExtra           an optional dependency is not installed
 
@@ -41,6 +43,10 @@ class EmptyInput(InputError):
 
 class TooLong(InputError):
     """There are more tokens than the model has positions."""
+
+
+class DataError(InputError):
+    """A data set, or a row of it, cannot be read as the task says."""
 
 
 class TargetError(InputError):
@@ -85,6 +91,10 @@ class SelfCheckFailed(ModelError):
 
 class NotFinite(ModelError):
     """NaN or infinity among weights, activations or scores."""
+
+
+class RunChanged(MixlensError, ValueError):
+    """A folder holds an evaluation of another model, other data or other options; the message names what differs."""
 
 
 class ResultFileError(MixlensError, OSError):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mixlens.attribute.gradients import take
 from mixlens.attribute.kinds import Preset, Random
-from mixlens.attribute.readout import answer, reading
+from mixlens.attribute.readout import Rows, answer, reading
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
@@ -71,6 +71,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         maps = layer_maps(lens, one, preset.mixing, own)
         asked = ask.options.get("receptive_field")
         field = maps.windows is not None if asked is None else bool(asked)
+        own_rows = _own_rows(maps, said.rows, field) if ask.own_layers else None
         how, at = dict(preset.how), said.rows
         if preset.aggregation == "flow":  # the read-out rows of the last layer, and no others
             how |= {"normalize": ask.normalize, "layers": [-1]}
@@ -79,12 +80,20 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
                 at = tuple(how["queries"].index(row) for row in at)
         maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
         rows = take(maps.scores, at)
+        layers = None if preset.aggregation in ("layer", "flow") else rows
+        layers = layers if own_rows is None else own_rows
         if ask.options.get("zero_cls"):
             rows = without_cls(lens, one.tokens, rows)
+            layers = layers if layers is None else without_cls(lens, one.tokens, layers)
         meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
-        layers = None if preset.aggregation in ("layer", "flow") else rows
         out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
     return out
+
+
+def _own_rows(maps: LayerMaps, rows: tuple[Rows, ...], field: bool) -> Tensor:
+    """The read-out row of each layer's own map, (layer, token)."""
+    alone = [maps.layer(k, receptive_field=field).scores for k in range(len(maps))]
+    return torch.stack([take(one, rows)[-1] for one in alone])
 
 
 def without_cls(lens: Any, tokens: Tokens, rows: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class Request:
     batch_size: int = 32
     progress: Progress | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
+    own_layers: bool = False  # `layers` of a preset: each layer's own row, not that of the layers up to it
 
     @property
     def answers(self) -> list[int]:

@@ -1,0 +1,265 @@
+"""A chunk of examples to numbers: one value a column of the plan and example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixlens.attribute import Random, Target
+from mixlens.capture.text import Tokens
+from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
+from mixlens.evaluation.explain import Failure, Item, Scores, explain, failure, items
+from mixlens.evaluation.perturbed import Curves
+from mixlens.evaluation.plan import Plan, Yardstick, levels
+from mixlens.measure import Case, Curve
+from mixlens.measure.confidence import need_classes
+from mixlens.tasks import Example, token_mask
+
+Tick = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What is kept of one example: a value a column (NaN: undefined), and which methods failed, with the reason.
+
+    `error`: the example could not be evaluated at all.
+    """
+
+    number: int
+    id: str
+    values: Sequence[float] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What all chunks have in common."""
+
+    lens: Any
+    plan: Plan
+    target: Any
+    batch_size: int
+    second: Any = None
+
+
+def records(setting: Setting, examples: Sequence[tuple[int, Example, Tokens]], tick: Tick) -> list[Record]:
+    """A Record an example, in order. `tick(share done)`."""
+    found = items(setting.lens, examples, setting.target, setting.batch_size)
+    good = [one for one in found if isinstance(one, Item)]
+    values = iter(_Chunk(setting, good, tick).records())
+    return [
+        Record(number, example.id, error=one.text) if isinstance(one, Failure) else next(values)
+        for (number, example, _), one in zip(examples, found, strict=True)
+    ]
+
+
+class _Chunk:
+    def __init__(self, setting: Setting, good: list[Item], tick: Tick) -> None:
+        self.setting, self.good, self.tick = setting, good, tick
+        self.plan, self.lens = setting.plan, setting.lens
+        self.targets = [one.target for one in good]
+        needs = {y.measure.needs for y in self.plan.yardsticks}
+        self.curved = "curve" in needs
+        passes = len(self.plan.jobs) * (1 + ("classes" in needs) + ("second" in needs)) + 2 * self.curved
+        self.step, self.done = 1 / max(1, passes), 0.0
+        self.scores = {key: self._run(key, self.targets) for key in self.plan.jobs}
+        self.others: dict[str, list[list[Any]]] = {}
+        self.second: dict[str, list[Any]] = {}
+        self.curves = Curves(self.lens, good)
+        for y in self.plan.yardsticks:
+            for key in {self.plan.methods[label] for label in self.plan.methods}:
+                if y.measure.needs == "classes" and key not in self.others:
+                    self.others[key] = self._other_classes(key)
+                if y.measure.needs == "second" and key not in self.second:
+                    self.second[key] = self._second(key)
+        if self.curved:
+            self._pass_curves()
+
+    def records(self) -> list[Record]:
+        out = []
+        for at, item in enumerate(self.good):
+            values, errors = self._values(at)
+            target = item.said.target
+            facts = {
+                "tokens": len(item.tokens),
+                "label": item.example.label,
+                "target": target.label if target.label is not None else target.index,
+                "prediction": item.said.said.get("prediction"),
+                "log_p": item.log_p,
+            }
+            out.append(Record(item.number, item.example.id, values, errors, None, facts))
+        return out
+
+    def _run(self, key: str, targets: Sequence[Target]) -> list[Any]:
+        out = explain(self.lens, self.plan.jobs[key], self.good, targets, self.setting.batch_size)
+        self._advance(1.0)
+        return out
+
+    def _advance(self, steps: float) -> None:
+        self.done += steps * self.step
+        self.tick(min(1.0, self.done))
+
+    def _values(self, at: int) -> tuple[list[float], dict[str, str]]:
+        """All columns of one example, in the plan's order; what fails is NaN and named."""
+        values: list[float] = []
+        errors: dict[str, str] = {}
+        for y in self.plan.yardsticks:
+            masks: dict[str, Any] | Failure = self._masks(y, at)
+            for label in self.plan.methods:
+                layers = self.plan.layers(label, y)
+                count = levels(y) if isinstance(y.measure, Curve) else 0
+                try:
+                    if isinstance(masks, Failure):
+                        raise _Failed(masks.text)
+                    cases = [self._case(y, label, layer, at, masks) for layer in layers]
+                    values += [_value(y, case) for case in cases]
+                    values += _curve(cases[0], count)
+                except _Failed as error:
+                    errors[f"{y.name} {label}"] = str(error)
+                    values += [float("nan")] * (len(layers) + count)
+        return values, errors
+
+    def _case(self, y: Yardstick, label: str, layer: int | None, at: int, masks: Mapping[str, Any]) -> Case:
+        key, item = self.plan.methods[label], self.good[at]
+        case = Case(
+            scores=_rows(self.scores[key][at])[layer],
+            special=np.array(item.tokens.special, dtype=bool),
+            pieces=item.tokens.pieces,
+            keep=self._kept(item),
+            **masks,
+        )
+        if y.reference_key is not None:
+            case = replace(case, reference=_rows(self.scores[y.reference_key][at])[None])
+        if y.measure.needs == "classes":
+            _need_class(item, label)
+            case = replace(case, others=tuple(_rows(other)[layer] for other in self.others[key][at]))
+        if y.measure.needs == "second":
+            other = self.second[key][at]
+            case = replace(case, second=None if other is None else _rows(other)[layer])
+        if isinstance(y.measure, Curve):
+            removed = y.measure.removed(case, **y.options)
+            case = replace(case, curve=self.curves.curve(at, removed, y.options["replace"], y.options["mask_pad"]))
+        return case
+
+    def _kept(self, item: Item) -> NDArray[np.bool_] | None:
+        """The position that is asked about is never removed: without it there is no question."""
+        if self.lens.head.task not in ("masked", "token"):
+            return None
+        kept = np.zeros(len(item.tokens), dtype=bool)
+        kept[item.read.at] = True
+        return kept
+
+    def _masks(self, y: Yardstick, at: int) -> dict[str, Any] | Failure:
+        """The tokens that the example marks for this measure."""
+        needs, item = y.measure.needs, self.good[at]
+        pieces: Any = y.spans.get("pieces")
+        e, tokens = item.example, item.tokens
+        try:
+            if needs == "cue":
+                if y.spans["spans"] not in ("cue", "phrase"):
+                    raise UnknownOption(f"expected spans='cue' or 'phrase', got {y.spans['spans']!r}")
+                return {"cue": token_mask(tokens, getattr(e, y.spans["spans"]), pieces=pieces) > 0}
+            if needs == "rationale":
+                if e.rationale is None:
+                    raise DataError(f"{y.measure.name} needs a rationale, example {e.id!r} has none")
+                return {"rationale": token_mask(tokens, e.rationale, pieces=pieces)}
+            if needs == "answer":
+                if e.answer is None:
+                    raise DataError(f"{y.measure.name} needs an answer, example {e.id!r} has none")
+                return {"answer": token_mask(tokens, [e.answer], segment=len(tokens.text) - 1, pieces=pieces) > 0}
+        except DataError as error:
+            return failure(error)
+        return {}
+
+    def _pass_curves(self) -> None:
+        for y in self.plan.yardsticks:
+            if not isinstance(y.measure, Curve):
+                continue
+            for label in self.plan.methods:
+                for at in range(len(self.good)):
+                    rows = self.scores[self.plan.methods[label]][at]
+                    if isinstance(rows, Failure):
+                        continue
+                    for layer in self.plan.layers(label, y):
+                        special = np.array(self.good[at].tokens.special, dtype=bool)
+                        case = Case(scores=rows[layer], special=special, keep=self._kept(self.good[at]))
+                        removed = y.measure.removed(case, **y.options)
+                        self.curves.want(at, removed, y.options["replace"], y.options["mask_pad"])
+        before = self.done
+        self.curves.run(self.setting.batch_size, lambda share: self.tick(min(1.0, before + 2 * self.step * share)))
+        self._advance(2.0)
+
+    def _other_classes(self, key: str) -> list[list[Any]]:
+        """Per text the same method's scores for each other class."""
+        out: list[list[Any]] = [[] for _ in self.good]
+        base, classes = self.plan.jobs[key], len(self.lens.head.labels)
+        for k in range(1, classes):
+            goals = [Target((t.what + k) % classes, of=t.of) for t in self.targets if isinstance(t.what, int)]
+            job = base
+            if isinstance(base.facts, Random):  # the null says something else about every class
+                job = replace(base, options={**base.options, "seed": base.options["seed"] + k})
+            found = explain(self.lens, job, self.good, goals, self.setting.batch_size)
+            for one, scores in zip(out, found, strict=True):
+                one.append(scores)
+        self._advance(1.0)
+        return out
+
+    def _second(self, key: str) -> list[Any]:
+        """Per text the same method's scores in the second model; None where that one gives another label."""
+        lens = self.setting.second
+        texts = [(item.number, item.example, item.tokens) for item in self.good]
+        there = items(lens, texts, self.setting.target, self.setting.batch_size)
+        alike = [
+            i for i, one in enumerate(there) if isinstance(one, Item) and one.said.indices == self.good[i].said.indices
+        ]
+        chosen = [one for i, one in enumerate(there) if i in alike and isinstance(one, Item)]
+        found = explain(lens, self.plan.jobs[key], chosen, [one.target for one in chosen], self.setting.batch_size)
+        out: list[Any] = [one if isinstance(one, Failure) else None for one in there]
+        for i, scores in zip(alike, found, strict=True):
+            out[i] = scores
+        self._advance(1.0)
+        return out
+
+
+class _Failed(Exception):
+    """A method that has no scores for a text."""
+
+
+def _rows(scores: Any) -> Scores:
+    if isinstance(scores, Failure):
+        raise _Failed(scores.text)
+    return scores
+
+
+def _need_class(item: Item, method: str) -> None:
+    try:
+        need_classes(method, True, item.said.target.foil_index is not None)
+    except Undefined as error:
+        raise _Failed(failure(error).text) from None
+
+
+def _value(y: Yardstick, case: Case) -> float:
+    if not y.measure.given(case) and y.measure.needs == "second":
+        return float("nan")  # the two models call the text by other labels
+    try:
+        return float(y.measure(case, **y.options))
+    except (UnknownOption, UnknownMethod):
+        raise
+    except Exception as error:
+        raise _Failed(failure(error).text) from None
+
+
+def _curve(case: Case, count: int) -> list[float]:
+    """The probabilities of the curve, where texts have as many levels; NaN where no token is removable."""
+    if not count:
+        return []
+    assert case.curve is not None
+    if len(case.curve) != count:
+        return [float("nan")] * count
+    return [float(p) for p in np.exp(case.curve)]

@@ -1,0 +1,149 @@
+"""Attributions of a chunk of texts: each once, one bad text alone among the failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mixlens.attribute import Gradient, Path, Target
+from mixlens.attribute.readout import Answer, Reading, answer, check_target, reading
+from mixlens.capture.text import Tokens
+from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
+from mixlens.evaluation.plan import Job
+from mixlens.runners import RUNNERS
+from mixlens.runners.removal import log_probability
+from mixlens.runners.request import request
+from mixlens.tasks import Example, token_mask
+
+Scores = Mapping[int | None, NDArray[np.float64]]  # layer (None: the whole model) -> (token,)
+T = TypeVar("T")
+_FATAL = (UnknownMethod, UnknownOption, MissingExtra)  # the call's fault, not a text's
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong with one text."""
+
+    text: str
+
+
+def failure(error: Exception) -> Failure:
+    """The error on one line."""
+    return Failure(" ".join(f"{type(error).__name__}: {error}".split())[:500])
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """An example that the model can answer: `log_p` is the log-probability of what is explained (NaN: it has none)."""
+
+    number: int
+    example: Example
+    tokens: Tokens
+    read: Reading
+    said: Answer
+    log_p: float
+
+    @property
+    def target(self) -> Target:
+        """The very class, tokens or position that every method explains."""
+        full = self.said.target
+        if self.said.indices and full.index is not None:
+            at = self.read.target.position if self.read.target.position is not None else None
+            return Target(full.index, foil=full.foil_index, position=at, of=full.of)
+        return full if full.position is None else Target(position=full.position, of=full.of)
+
+
+def each(run: Callable[[list[int]], list[T]], count: int) -> list[T | Failure]:
+    """`run` on all of `count` texts at once; where that fails, on each alone. Raises what is the call's own fault."""
+    try:
+        return list(run(list(range(count)))) if count else []
+    except _FATAL:
+        raise
+    except Exception as error:
+        if count == 1:
+            return [failure(error)]
+    out: list[T | Failure] = []
+    for i in range(count):
+        try:
+            out += run([i])
+        except _FATAL:
+            raise
+        except Exception as error:
+            out.append(failure(error))
+    return out
+
+
+def target_of(example: Example, tokens: Tokens, asked: Any, task: str) -> Target:
+    """What is explained about an example. Raises DataError, TargetError.
+
+    An agreement example asks for its target rather than its foil; `asked="label"` for the gold label (the answer's
+    tokens in question answering); anything else is the same for all; None is the prediction.
+    """
+    if example.target is not None and asked in (None, "label"):
+        return Target(example.target, foil=example.foil)
+    if not (isinstance(asked, str) and asked == "label"):
+        return check_target(asked)
+    if example.answer is not None and task == "question":
+        inside = np.flatnonzero(token_mask(tokens, [example.answer], segment=len(tokens.text) - 1))
+        return Target(position=(int(inside[0]), int(inside[-1])))
+    if example.label is None:
+        raise DataError(f"expected a gold label for target='label', example {example.id!r} has none")
+    return Target(example.label)
+
+
+def items(
+    lens: Any, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
+) -> list[Item | Failure]:
+    """Each example with the model's answer to it."""
+
+    def run(members: list[int]) -> list[Item]:
+        chosen = [examples[i] for i in members]
+        reads = [reading(lens.head, t, target_of(e, t, asked, lens.head.task)) for _, e, t in chosen]
+        texts = [t for _, _, t in chosen]
+        head = all(read.answered for read in reads)
+        passes = lens.through(texts, None, batch_size=batch_size, answers=[r.at for r in reads] if head else None)
+        out = []
+        for (number, example, tokens), read, one in zip(chosen, reads, passes, strict=True):
+            said = answer(lens.head, read, one.logits)
+            out.append(Item(number, example, tokens, read, said, log_probability(said, one.logits)))
+        return out
+
+    return each(run, len(examples))
+
+
+def explain(lens: Any, job: Job, chosen: Sequence[Item], targets: Sequence[Target], batch: int) -> list[Any]:
+    """`Scores` or a `Failure` of each text: the job's method on the targets, with a score a layer where it has them."""
+
+    def run(members: list[int]) -> list[Scores]:
+        texts = [chosen[i].tokens for i in members]
+        goals = [targets[i] for i in members]
+
+        def attribute(**more: Any) -> list[Any]:
+            ask = request(lens, job.name, {**job.options, **more}, goals, texts, batch, None)
+            ask = replace(ask, own_layers=job.layers == "each")
+            return RUNNERS[type(ask.method)](lens, ask)
+
+        whole = attribute()
+        out: list[dict[int | None, NDArray[np.float64]]] = [{None: _array(a.scores)} for a in whole]
+        if not job.numbers:
+            return list(out)
+        if isinstance(job.facts, Path) or (isinstance(job.facts, Gradient) and job.facts.reads == "input"):
+            for number in job.numbers:
+                for scores, a in zip(out, attribute(layer=number), strict=True):
+                    scores[number] = _array(a.scores)
+            return list(out)
+        for scores, a in zip(out, whole, strict=True):
+            rows = _array(a.layers)
+            scores.update({number: rows[number] for number in job.numbers})
+        return list(out)
+
+    return each(run, len(chosen))
+
+
+def _array(tensor: torch.Tensor) -> NDArray[np.float64]:
+    return tensor.detach().cpu().double().numpy()

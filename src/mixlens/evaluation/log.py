@@ -1,0 +1,142 @@
+"""The folder of a run: what it was made with, and its results line by line, durable as they come.
+
+`manifest.json` is written before the first result. `results.jsonl` holds a line an example and, behind each chunk, a
+line that closes it; what stands behind the last closed chunk (a run was killed there) is cut off when the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from mixlens.errors import ResultFileError, RunChanged
+from mixlens.evaluation.chunk import Record
+from mixlens.evaluation.facts import refuse_changes
+from mixlens.files import write_text
+
+MANIFEST, RESULTS = "manifest.json", "results.jsonl"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a closed chunk says: its number in its window, the window's, and, where it is the last, of all rows so far.
+
+    `rows`: how many were read, `hash`: of their content.
+    """
+
+    window: int
+    chunk: int
+    last: bool
+    rows: int = 0
+    hash: str = ""
+
+
+class Log:
+    """The open folder. One process at a time; the lock goes with the process, however it ends."""
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.file: IO[bytes] = open(folder / RESULTS, "ab")  # noqa: SIM115
+        except OSError as error:
+            raise ResultFileError(f"expected a folder to write to, got: {error}; check rights and space") from error
+        try:
+            _lock(self.file, folder)
+            self._settle(manifest)
+            self.marks = self._recover()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _settle(self, manifest: Mapping[str, Any]) -> None:
+        now = json.loads(json.dumps(manifest))
+        path = self.folder / MANIFEST
+        if path.exists():
+            try:
+                before = json.loads(path.read_text("utf-8"))
+            except ValueError:
+                raise RunChanged(f"{path} is no manifest of a run; give the run another folder (out=)") from None
+            refuse_changes(before, now, str(self.folder))
+        elif os.path.getsize(self.folder / RESULTS):
+            raise RunChanged(f"{self.folder} holds results without a {MANIFEST}; give the run another folder (out=)")
+        else:
+            write_text(path, json.dumps(now, indent=1, ensure_ascii=False) + "\n")
+            _sync_folder(self.folder)
+
+    def _recover(self) -> list[Mark]:
+        """The closed chunks; whatever stands behind them is cut off."""
+        marks, good, at = [], 0, 0
+        with open(self.folder / RESULTS, "rb") as file:
+            for line in file:
+                at += len(line)
+                if line.startswith(b'{"end"') and line.endswith(b"}\n"):
+                    marks.append(Mark(**json.loads(line)["end"]))
+                    good = at
+        if good < at:
+            self.file.truncate(good)
+            os.fsync(self.file.fileno())
+        return marks
+
+    def append(self, records: Sequence[Record], mark: Mark) -> None:
+        """A chunk's results, on the disk when this returns."""
+        lines = [_line(record) for record in records]
+        lines.append(json.dumps({"end": vars(mark)}))
+        self.file.write("".join(line + "\n" for line in lines).encode())
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self.file.close()
+
+
+def lines(folder: Path) -> Iterator[dict[str, Any]]:
+    """The examples' lines of a finished or unfinished run, in the order of evaluation; unclosed chunks left out."""
+    held: list[dict[str, Any]] = []
+    with open(folder / RESULTS, "rb") as file:
+        for line in file:
+            if not line.endswith(b"}\n"):
+                return
+            one = json.loads(line)
+            if "end" in one:
+                yield from held
+                held = []
+            else:
+                held.append(one)
+
+
+def _line(record: Record) -> str:
+    """JSON that gives every number back to the last bit; an undefined one is null."""
+    out: dict[str, Any] = {"i": record.number, "id": record.id}
+    if record.error is not None:
+        return json.dumps({**out, "error": record.error})
+    values = [v if math.isfinite(v) else None for v in record.values]
+    facts = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.facts.items()}
+    return json.dumps({**out, **facts, **({"errors": dict(record.errors)} if record.errors else {}), "v": values})
+
+
+def _lock(file: IO[bytes], folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ResultFileError(f"another process is writing to {folder}; wait for it, or choose another out=") from None
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # not every system can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,58 @@
+"""Perturbation curves of a chunk: every text without some of its tokens, each such text once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixlens.evaluation.explain import Item
+from mixlens.runners.occlusion import Variant
+from mixlens.runners.removal import changed, left
+
+Key = tuple[int, tuple[int, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
+_BATCHES = 64  # of changed texts at a time: what is held of them stays small
+
+
+class Curves:
+    """Collects what must pass through the model, passes it, and hands the curves out."""
+
+    def __init__(self, lens: Any, items: Sequence[Item]) -> None:
+        self.lens, self.items = lens, items
+        self.wanted: dict[Key, None] = {}
+        self.found: dict[Key, float] = {}
+
+    def want(self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool) -> None:
+        """Text `at` without each of these sets of tokens will be asked for."""
+        for indices in removed:
+            if indices:
+                self.wanted.setdefault((at, indices, replace_by, mask_pad))
+
+    def run(self, batch_size: int, tick: Callable[[float], None]) -> None:
+        """Pass all that is wanted; `tick(share done)`. Raises Undefined, UnknownOption."""
+
+        def length(key: Key) -> int:
+            n = len(self.items[key[0]].tokens)
+            return n - len(key[1]) if key[2] == "delete" or key[3] else n
+
+        keys = sorted(self.wanted, key=lambda key: -length(key))
+        step = _BATCHES * batch_size
+        for start in range(0, len(keys), step):
+            some = keys[start : start + step]
+            made = [self._changed(*key) for key in some]
+            self.found.update(zip(some, left(self.lens, made, batch_size), strict=True))
+            tick((start + len(some)) / len(keys))
+
+    def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
+        one = self.items[at]
+        return changed(self.lens, one.tokens, one.read.at, one.said, removed, replace_by, mask_pad)
+
+    def curve(
+        self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool
+    ) -> NDArray[np.float64]:
+        """(1 + level,): log-probability of the untouched text, then of what is left at each level."""
+        own = self.items[at].log_p
+        rest = [self.found[at, indices, replace_by, mask_pad] if indices else own for indices in removed]
+        return np.array([own, *rest], dtype=np.float64)

@@ -1,0 +1,221 @@
+"""What was asked, checked, as jobs to run and columns to fill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mixlens.attribute import Gradient, Method, Path, Preset, Random, method
+from mixlens.capture.run import layer_count
+from mixlens.errors import Undefined, UnknownOption, did_you_mean
+from mixlens.evaluation.facts import plain, tokenizer_facts
+from mixlens.measure import Corpus, Curve, Measure, measure
+from mixlens.measure.confidence import need_classes
+from mixlens.measure.perturb import shares
+from mixlens.runners import removal
+from mixlens.runners.request import refuse_unknown
+
+NULL = "random"
+SPAN_OPTIONS = {"spans": "cue", "pieces": "all"}
+Asked = str | tuple[str, str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attribution of every text: what no two measures have computed twice. `layered`: with a score a layer."""
+
+    name: str
+    options: Mapping[str, Any]
+    facts: Method
+    layers: str | None = None
+    numbers: tuple[int, ...] = ()  # its layers
+
+    @property
+    def key(self) -> str:
+        """The same for the same method with the same options."""
+        return self.name + json.dumps(plain(self.options), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """A measure as asked for: its label in the table, its options, the key of the job that it compares with."""
+
+    label: str
+    measure: Measure
+    options: Mapping[str, Any]
+    spans: Mapping[str, str]
+    reference: str | None = None
+    reference_key: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells it from every other: its label, and its reference."""
+        return self.label if self.reference is None else f"{self.label}:{self.reference}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number a text. `layer`: None for the whole model. `level`: of a perturbation curve, 0 the untouched text."""
+
+    measure: str
+    method: str
+    layer: int | None = None
+    level: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The run: jobs by key, method labels and measures in the order asked for, columns."""
+
+    methods: Mapping[str, str]  # label -> key of its job; the null comes last where it was not asked for
+    asked: tuple[str, ...]  # the labels that the table shows
+    yardsticks: tuple[Yardstick, ...]
+    jobs: Mapping[str, Job]
+    columns: tuple[Column, ...]
+
+    def layers(self, label: str, yardstick: Yardstick) -> tuple[int | None, ...]:
+        """The rows of a method that a measure looks at: the whole model (None), then its layers."""
+        numbers = self.jobs[self.methods[label]].numbers
+        return (None, *numbers) if label in self.asked and yardstick.measure.per_layer else (None,)
+
+
+def make(
+    lens: Any,
+    methods: Sequence[Asked],
+    measures: Sequence[Asked],
+    *,
+    reference: str,
+    layers: str | None,
+    options: Mapping[str, Mapping[str, Any]],
+    seed: int,
+    second: Any = None,
+) -> Plan:
+    """The plan of a run. Raises UnknownMethod, UnknownOption, Undefined."""
+    if layers not in (None, "each", "upto"):
+        raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
+    if not methods or not measures:
+        raise UnknownOption("expected at least one method and one measure; see mixlens.methods(), mixlens.measures()")
+    known = {part for asked in (*methods, *measures) for part in _names(asked)} | {reference, NULL}
+    known |= {_split(name)[1] for name in known if ":" in name}
+    for name in options:
+        if name not in known:
+            raise UnknownOption(f"options for {name!r}, which is not evaluated{did_you_mean(name, known)}")
+    jobs: dict[str, Job] = {}
+    labels: dict[str, str] = {}
+
+    def add(name: str, own: Mapping[str, Any], deep: str | None = None) -> str:
+        job = _job(lens, name, own, deep)
+        if job.key not in jobs or job.numbers:
+            jobs[job.key] = job
+        return job.key
+
+    for asked in methods:
+        label, name, own = _labelled(asked, options)
+        if label in labels:
+            raise UnknownOption(f"expected every method once, got {label!r} twice; (label, name, options) renames one")
+        own = {"seed": seed, **own} if name == NULL else own
+        labels[label] = add(name, own, layers)
+    asked_labels = tuple(labels)
+    null_key = add(NULL, {"seed": seed, **options.get(NULL, {})})
+    if labels.setdefault(NULL, null_key) != null_key:
+        raise UnknownOption(f"the label {NULL!r} is the null's; give the method another one: (label, name, options)")
+    yardsticks: list[Yardstick] = []
+    for asked in measures:
+        one = _yardstick(asked, options, reference)
+        if one.name in [y.name for y in yardsticks]:
+            raise UnknownOption(f"expected every measure once, got {one.name!r} twice; (label, name, options) renames")
+        if one.reference is not None:
+            key = add(one.reference, options.get(one.reference, {}))
+            one = Yardstick(one.label, one.measure, one.options, one.spans, one.reference, key)
+        yardsticks.append(one)
+        _refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
+    plan = Plan(labels, asked_labels, tuple(yardsticks), jobs, ())
+    return Plan(labels, asked_labels, tuple(yardsticks), jobs, tuple(_columns(plan)))
+
+
+def _columns(plan: Plan) -> list[Column]:
+    out = []
+    for y in plan.yardsticks:
+        for label in plan.methods:
+            out += [Column(y.name, label, layer) for layer in plan.layers(label, y)]
+            if isinstance(y.measure, Curve):
+                out += [Column(y.name, label, None, level) for level in range(levels(y))]
+    return out
+
+
+def levels(yardstick: Yardstick) -> int:
+    """The points of a perturbation curve, the untouched text first; 0 where texts have different ones."""
+    return 0 if yardstick.options["levels"] == "attcat-code" else 1 + len(shares(yardstick.options["levels"]))
+
+
+def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
+    facts = method(name).for_order(lens.spec.order)
+    refuse_unknown(name, own, {**facts.options(), "readout": None, "normalize": True})
+    if deep is None or isinstance(facts, Random) or not _layered(facts, deep):
+        return Job(name, dict(own), facts)
+    return Job(name, dict(own), facts, deep, tuple(range(layer_count(lens.model, lens.spec))))
+
+
+def _layered(facts: Method, deep: str) -> bool:
+    if isinstance(facts, Preset):
+        return deep == "each" or facts.aggregation not in ("layer", "flow")
+    return deep == "each" and isinstance(facts, Gradient | Path)
+
+
+def _yardstick(asked: Asked, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:
+    label, name, own = _labelled(asked, options)
+    name, other = _split(name)
+    label = _split(label)[0]
+    found = measure(name)
+    own = {**options.get(name, {}), **own}
+    spans = {k: own.pop(k) for k in SPAN_OPTIONS if k in own and found.needs in ("cue", "rationale", "answer")}
+    if found.needs != "reference":
+        if other:
+            raise UnknownOption(f"{name} has no reference, got {other!r}; ask for {name!r}")
+        return Yardstick(label, found, found.checked(own), {**SPAN_OPTIONS, **spans})
+    return Yardstick(label, found, found.checked(own), {}, other or reference)
+
+
+def _refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
+    """Raises Undefined for what means nothing here, UnknownOption for what lacks something."""
+    kind, task = one.measure, lens.head.task
+    if isinstance(kind, Corpus):
+        raise Undefined(f"{kind.name} is no measure of methods on texts; call mixlens.measure.MEASURES[...] on vectors")
+    if isinstance(kind, Curve) and (task == "none" or lens.head.regression):
+        raise Undefined(f"{kind.name} needs the probability of an answer, which this {task} head has not")
+    if isinstance(kind, Curve):
+        removal.check(lens, kind.name, one.options["replace"], one.options["mask_pad"])
+        levels(one)
+    if kind.needs == "second":
+        if second is None:
+            raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
+        if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
+            raise Undefined(f"{kind.name} compares scores token by token: the two models' tokenizers differ")
+    if kind.needs == "classes":
+        if task != "sequence" or lens.head.regression:
+            raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is a {task} head")
+        for job in jobs:
+            if not isinstance(job.facts, Random):
+                need_classes(job.name, job.facts.class_specific, False)
+
+
+def _labelled(asked: Asked, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, dict[str, Any]]:
+    if isinstance(asked, str):
+        return asked, asked, dict(options.get(asked, {}))
+    try:
+        label, name, own = asked
+        return str(label), str(name), {**options.get(name, {}), **options.get(label, {}), **own}
+    except (TypeError, ValueError):
+        raise UnknownOption(f"expected a name or (label, name, options), got {asked!r}") from None
+
+
+def _names(asked: Asked) -> tuple[str, ...]:
+    label, name, _ = _labelled(asked, {})
+    return label, name, *(_split(name) if ":" in name and "+" not in name else ())
+
+
+def _split(name: str) -> tuple[str, str]:
+    head, _, rest = name.partition(":")
+    return (head, rest)

@@ -1,0 +1,210 @@
+"""`mixlens.evaluate`: methods by measures over a data set, in a run that goes on where it was killed.
+
+Rows are read in windows of 1,024, sorted by length within, and evaluated in chunks of 64; windows and chunks depend on
+the data alone. A chunk's results are on the disk before the next begins. So a run that is killed and started again
+computes the very chunks that are missing, with the same batches, and ends with the same numbers to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mixlens.capture.text import Tokens
+from mixlens.errors import DataError, RunChanged, UnknownOption
+from mixlens.evaluation.chunk import Record, Setting, records
+from mixlens.evaluation.explain import failure
+from mixlens.evaluation.facts import model_facts, plain, versions
+from mixlens.evaluation.log import Log, Mark
+from mixlens.evaluation.plan import Asked, Plan, make
+from mixlens.evaluation.table import Table, tabulate
+from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
+from mixlens.tasks import task as task_named
+
+WINDOW, CHUNK = 1024, 64
+METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
+MEASURES = ("spearman", "aopc")
+
+Progress = Callable[[int, "int | None"], None]
+Read = tuple[int, Example, Tokens]
+
+
+def evaluate(
+    lens: Any,
+    data: Any = SAMPLE,
+    methods: Sequence[Asked] = METHODS,
+    measures: Sequence[Asked] = MEASURES,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    task: str | Task = "classification",
+    target: Any = None,
+    reference: str = "saliency",
+    layers: str | None = None,
+    second: Any = None,
+    limit: int | None = None,
+    truncate: bool = False,
+    batch_size: int = 32,
+    seed: int = 0,
+    level: float = 0.95,
+    resamples: int = 1000,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: Progress | None = None,
+) -> Table:
+    """Which of the methods is to be believed, by these measures, over a data set?
+
+    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, or an iterable of rows,
+    texts or `Example`s; the bundled sample of 40 sentences by default. `methods`, `measures`: names, or (label, name,
+    options); `"spearman:saliency"` sets a measure's reference. `out`: a folder that keeps the results as they come;
+    started again with the same arguments the run goes on there. `task`: a name of `TASKS` or what `mixlens.task(...)`
+    gives. `target`: what is explained, for all texts alike; "label" is each text's gold label, None the prediction.
+    `layers`: "each" measures every layer's own map (or the gradient at its input) too, "upto" the aggregate up to it.
+    `second`: a lens on another model, for `consistency`. `options`: method or measure -> its options. `level`,
+    `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`.
+
+    An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
+    (the folder holds another run), UnknownMethod, UnknownOption, Undefined, ResultFileError, MissingExtra.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise UnknownOption(f"expected limit of 1 or more, or None, got {limit!r}")
+    kind = task if isinstance(task, Task) else task_named(task)
+    options = {k: dict(v) for k, v in (options or {}).items()}
+    plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)
+    rows = source(data)
+    setting = Setting(lens, plan, target, batch_size, second)
+    manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
+    kept = None if out is not None else TemporaryDirectory(prefix="mixlens-")
+    folder = Path(out if out is not None else kept.name if kept else "")
+    log = Log(folder, manifest)
+    try:
+        _run(setting, kind, rows, log, limit, truncate, progress)
+    finally:
+        log.close()
+    return tabulate(folder, level=level, resamples=resamples, seed=seed, kept=kept)
+
+
+def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]) -> dict[str, Any]:
+    plan = setting.plan
+    return {
+        "format": 1,
+        "model": {"name": setting.lens.name, **model_facts(setting.lens)},
+        "second": None if setting.second is None else model_facts(setting.second),
+        "data": {"name": rows.name, "rows": rows.count, "fingerprint": rows.fingerprint},
+        "task": {"name": kind.name, "fields": {k: list(v) for k, v in kind.names.items()}},
+        "target": plain(setting.target),
+        **how,
+        "batch_size": setting.batch_size,
+        "methods": {label: plain(asdict_job(plan, label)) for label in plan.methods},
+        "asked": list(plan.asked),
+        "measures": {
+            y.name: {
+                "label": y.label,
+                "measure": y.measure.name,
+                "reference": y.reference,
+                "reference_key": y.reference_key,
+                "options": {**plain(y.options), **y.spans},
+                "higher_is_better": y.measure.higher_is_better,
+                "range": [str(end) for end in y.measure.range],
+            }
+            for y in plan.yardsticks
+        },
+        "columns": [list(asdict(column).values()) for column in plan.columns],
+        "versions": versions(),
+    }
+
+
+def asdict_job(plan: Plan, label: str) -> dict[str, Any]:
+    """What a method's label stands for."""
+    job = plan.jobs[plan.methods[label]]
+    return {"name": job.name, "options": dict(job.options), "layers": list(job.numbers)}
+
+
+def _run(
+    setting: Setting,
+    kind: Task,
+    rows: Source,
+    log: Log,
+    limit: int | None,
+    truncate: bool,
+    progress: Progress | None,
+) -> None:
+    total = rows.count if limit is None else limit if rows.count is None else min(limit, rows.count)
+    closed = {(mark.window, mark.chunk): mark for mark in log.marks}
+    whole = {mark.window: mark for mark in log.marks if mark.last}
+    sha, done = hashlib.sha256(), 0
+    mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
+    report = progress or (lambda done, total: None)
+    report(0, total)
+    window = -1
+    for window, some in enumerate(_windows(rows, limit)):
+        for _, row in some:
+            sha.update(digest(row))
+        if window in whole:
+            _same(whole[window], done + len(some), sha.hexdigest(), log)
+            done += len(some)
+            report(done, total)
+            continue
+        good, bad = _read(setting.lens, some, kind, mask, truncate)
+        if window == 0 and not good and all(isinstance(r[1], Mapping) for r in some):
+            raise DataError(bad[0].error or "")
+        groups = [good[start : start + CHUNK] for start in range(0, len(good), CHUNK)] or [[]]
+        for chunk, members in enumerate(groups):
+            size = len(members) + (len(bad) if chunk == 0 else 0)
+            last = chunk == len(groups) - 1
+            mark = Mark(window, chunk, last, done + size if last else 0, sha.hexdigest() if last else "")
+            if (window, chunk) not in closed:
+                found = records(setting, members, lambda share, at=done, n=size: report(at + int(share * n), total))  # type: ignore[misc]
+                log.append([*(bad if chunk == 0 else []), *found], mark)
+            done += size
+            report(done, total)
+    if whole and max(whole) > window:
+        raise RunChanged(
+            f"expected the data of the run in {log.folder}, at least {whole[max(whole)].rows} rows, got {done}; give "
+            "the new run another folder (out=)"
+        )
+    if done == 0:
+        raise DataError(f"expected at least one row of {rows.name}, got none")
+
+
+def _same(mark: Mark, rows: int, sha: str, log: Log) -> None:
+    if (mark.rows, mark.hash) != (rows, sha):
+        raise RunChanged(
+            f"expected the data of the run in {log.folder}, got other rows among the first {max(rows, mark.rows)}; "
+            "give the new run another folder (out=)"
+        )
+
+
+def _windows(rows: Source, limit: int | None) -> Iterator[list[tuple[int, Any]]]:
+    held: list[tuple[int, Any]] = []
+    for number, row in enumerate(rows.rows()):
+        if number == limit:
+            break
+        held.append((number, row))
+        if len(held) == WINDOW:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _read(
+    lens: Any, some: Sequence[tuple[int, Any]], kind: Task, mask: str | None, truncate: bool
+) -> tuple[list[Read], list[Record]]:
+    """The readable examples, longest first, and the records of the others."""
+    good: list[Read] = []
+    bad: list[Record] = []
+    for number, row in some:
+        id = str(number)
+        try:
+            one = example(row, number, kind, mask)
+            id = one.id
+            (tokens,), _ = lens._encode(one.text, truncate)
+            good.append((number, one, tokens))
+        except Exception as error:
+            bad.append(Record(number, id, error=failure(error).text))
+    good.sort(key=lambda read: (-len(read[2]), read[0]))
+    return good, bad

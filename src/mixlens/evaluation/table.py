@@ -1,0 +1,319 @@
+"""The tidy table of a run: a row a method, measure and layer, and behind it every example's own value."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixlens.errors import MissingExtra, ResultFileError, UnknownOption, did_you_mean
+from mixlens.evaluation.log import MANIFEST, lines
+from mixlens.evaluation.plan import NULL
+from mixlens.files import replacing, write_text
+from mixlens.measure.statistics import Paired, Ranking, paired, ranking, summarise
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from mixlens.results import PathLike
+
+CSV, VALUES = "table.csv", "values.npy"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. `n` values were defined, `n_undefined` not, `n_errors` examples failed.
+
+    `low`, `high`: the bootstrap interval of the mean. `null`: the mean of random scores; `p_null`: of the paired
+    bootstrap against them (None where there is no pair).
+    """
+
+    method: str
+    measure: str
+    reference: str | None
+    layer: int | None
+    n: int
+    n_undefined: int
+    n_errors: int
+    mean: float | None
+    std: float | None
+    low: float | None
+    high: float | None
+    higher_is_better: bool | None
+    null: float | None
+    p_null: float | None
+
+
+COLUMNS = tuple(f.name for f in fields(Row))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made."""
+
+    rows: tuple[Row, ...]
+    manifest: Mapping[str, Any]
+    folder: Path
+    level: float = 0.95
+    resamples: int = 1000
+    seed: int = 0
+    array: NDArray[np.float64] = field(repr=False, default_factory=lambda: np.empty((0, 0)))
+    kept: Any = field(repr=False, default=None)  # the temporary folder, gone with the table
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """The measures, `"name:reference"` where they have a reference."""
+        return tuple(self.manifest["measures"])
+
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        """The methods' labels in the order asked for."""
+        return tuple(self.manifest["asked"])
+
+    def row(self, measure: str, method: str, layer: int | None = None) -> Row:
+        """One line. Raises UnknownOption."""
+        name = self._measure(measure)
+        facts = self.manifest["measures"][name]
+        wanted = (method, facts["label"], facts["reference"], layer)
+        for row in self.rows:
+            if (row.method, row.measure, row.reference, row.layer) == wanted:
+                return row
+        raise UnknownOption(f"no row of {measure!r}, {method!r}, layer {layer}{did_you_mean(method, self.methods)}")
+
+    def values(self, measure: str, method: str, layer: int | None = None) -> NDArray[np.float64]:
+        """(example,) in the data's order: the measure of each; NaN where it is undefined or failed.
+
+        The null's are there under the method "random". Raises UnknownOption.
+        """
+        return self._column(self._measure(measure), method, layer, None)
+
+    def curve(self, measure: str, method: str) -> NDArray[np.float64]:
+        """(example, 1 + level): the answer's probability with nothing, then ever more taken out.
+
+        Raises UnknownOption.
+        """
+        name = self._measure(measure)
+        levels = [c[3] for c in self.manifest["columns"] if c[:3] == [name, method, None] and c[3] is not None]
+        if not levels:
+            raise UnknownOption(f"{measure} has no curve of {method!r} that is alike for all texts")
+        return np.stack([self._column(name, method, None, level) for level in levels], axis=1)
+
+    def examples(self) -> Iterator[dict[str, Any]]:
+        """Each example's own line: i, id, tokens, label, target, prediction, log_p, values; or error."""
+        return lines(self.folder)
+
+    def better(self, measure: str, a: str, b: str, *, layer: int | None = None) -> Paired:
+        """a less b on the examples where both are defined: difference, interval and p by the paired bootstrap."""
+        return paired(
+            self.values(measure, a, layer),
+            self.values(measure, b, layer),
+            level=self.level,
+            resamples=self.resamples,
+            seed=self.seed,
+        )
+
+    def ranking(self, measure: str) -> Ranking:
+        """The methods from the best down, and the groups that the paired bootstrap does not tell apart."""
+        name = self._measure(measure)
+        higher = self.manifest["measures"][name]["higher_is_better"]
+        values = {m: v for m in self.methods if np.isfinite(v := self.values(name, m)).any()}
+        return ranking(values, higher is not False, level=self.level, resamples=self.resamples, seed=self.seed)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The rows as plain data."""
+        return [asdict(row) for row in self.rows]
+
+    def to_csv(self, path: PathLike | None = None) -> str:
+        """The table as CSV, every number to the last bit; written to `path` if given. Raises ResultFileError."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in self.rows:
+            writer.writerow(["" if v is None else v for v in asdict(row).values()])
+        return _put(out.getvalue(), path)
+
+    def to_parquet(self, path: PathLike) -> Path:
+        """Write the table as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            raise MissingExtra(
+                'Parquet needs pyarrow, which is not installed: pip install "mixlens[parquet]"'
+            ) from None
+        kinds = {"float": pyarrow.float64(), "int": pyarrow.int64(), "bool": pyarrow.bool_()}
+        schema = pyarrow.schema(
+            [(f.name, kinds.get(str(f.type).partition(" ")[0], pyarrow.string())) for f in fields(Row)]
+        )
+        with replacing(path) as temporary:
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(self.to_dicts(), schema=schema), temporary)
+        return Path(path)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The table for pandas. Needs the extra `pandas`. Raises MissingExtra."""
+        from mixlens.view import frame
+
+        return frame.evaluation(self)
+
+    to_pandas = to_frame
+
+    def to_latex(self, path: PathLike | None = None) -> str:
+        """A tabular of methods by measures with intervals, best in bold; written to `path` if given."""
+        from mixlens.view import evaluation
+
+        return _put(evaluation.latex(self), path)
+
+    def to_html(self, path: PathLike | None = None) -> str:
+        """A page of its own with tables and pictures; written to `path` if given. Raises ResultFileError."""
+        from mixlens.view import evaluation
+
+        return _put(evaluation.page(self), path)
+
+    def plot(self, path: PathLike | None = None, *, kind: str = "ranking", measure: str | None = None) -> Figure:
+        """A figure: `kind="ranking"` (critical-difference style), `"heatmap"` (method x layer) or `"curves"`.
+
+        `measure`: the first that has such a picture by default. Raises UnknownOption, ResultFileError.
+        """
+        from mixlens.view import evaluation
+
+        return evaluation.figure(self, path, kind=kind, measure=measure)
+
+    def _repr_html_(self) -> str:
+        from mixlens.view import evaluation
+
+        return evaluation.fragment(self)
+
+    def __rich__(self) -> Any:
+        from mixlens.view import evaluation
+
+        return evaluation.table(self)
+
+    def __str__(self) -> str:
+        from mixlens.view import terminal
+
+        return terminal.as_text(self.__rich__())
+
+    def __repr__(self) -> str:
+        return f"Table({len(self.methods)} methods, {len(self.measures)} measures, {self.array.shape[1]} examples)"
+
+    def _measure(self, name: str) -> str:
+        if name in self.measures:
+            return name
+        found = [m for m in self.measures if self.manifest["measures"][m]["label"] == name]
+        if len(found) == 1:
+            return found[0]
+        hint = f"; say which: {', '.join(found)}" if found else did_you_mean(name, self.measures)
+        raise UnknownOption(f"no measure {name!r} in this table{hint}")
+
+    @cached_property
+    def _places(self) -> dict[tuple[Any, ...], int]:
+        return {tuple(column): i for i, column in enumerate(self.manifest["columns"])}
+
+    def _column(self, name: str, method: str, layer: int | None, level: int | None) -> NDArray[np.float64]:
+        place = self._places.get((name, method, layer, level))
+        if place is None:
+            known = [*self.methods, NULL]
+            raise UnknownOption(f"no values of {name!r}, {method!r}, layer {layer}{did_you_mean(method, known)}")
+        return np.array(self.array[place])
+
+
+def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: int = 0, kept: Any = None) -> Table:
+    """The table of a run's folder; also written to table.csv there. Raises ResultFileError."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultFileError(f"expected the folder of a run, got {folder}: {error}") from None
+    array, errors = _gather(folder, manifest)
+    table = Table((), manifest, folder, level, resamples, seed, array, kept)
+    rows = tuple(_rows(table, errors))
+    table = Table(rows, manifest, folder, level, resamples, seed, array, kept)
+    table.to_csv(folder / CSV)
+    return table
+
+
+def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float64], dict[str, int]]:
+    """(column, example), on the disk, and how many examples failed: in all (""), and by measure and method."""
+    count = sum(1 for _ in lines(folder))
+    shape = (len(manifest["columns"]), count)
+    errors: dict[str, int] = {"": 0}
+    with replacing(folder / VALUES) as temporary:
+        array = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
+        held: list[tuple[int, Sequence[float | None]]] = []
+
+        def put() -> None:
+            held.sort()
+            for start in range(0, len(held), 64):
+                some = held[start : start + 64]
+                block = np.array([v for _, v in some], dtype=np.float64).T
+                array[:, [i for i, _ in some]] = block
+            held.clear()
+
+        for line in lines(folder):
+            if "error" in line:
+                errors[""] += 1
+                line["v"] = [None] * shape[0]
+            for name in line.get("errors", ()):
+                errors[name] = errors.get(name, 0) + 1
+            held.append((line["i"], line["v"]))
+            if len(held) == 1024:
+                put()
+        put()
+        array.flush()
+        del array
+    return np.load(folder / VALUES, mmap_mode="r"), errors
+
+
+def _rows(table: Table, errors: Mapping[str, int]) -> Iterator[Row]:
+    for name, method, layer, point in table.manifest["columns"]:
+        if point is not None or method not in table.methods:
+            continue
+        facts = table.manifest["measures"][name]
+        values, null = table.values(name, method, layer), table.values(name, NULL)
+        level, draws, seed = table.level, table.resamples, table.seed
+        found = summarise(values, level=level, resamples=draws, seed=seed)
+        chance = np.nanmean(null) if np.isfinite(null).any() else None
+        failed = errors[""] + errors.get(f"{name} {method}", 0)
+        both = np.isfinite(values) & np.isfinite(null)
+        told = both.any() and method != NULL
+        p = paired(values, null, level=level, resamples=draws, seed=seed).p if told else None
+        yield Row(
+            method=method,
+            measure=facts["label"],
+            reference=facts["reference"],
+            layer=layer,
+            n=found.n,
+            n_undefined=found.n_undefined - failed,
+            n_errors=failed,
+            mean=_number(found.mean),
+            std=_number(found.std),
+            low=_number(found.low),
+            high=_number(found.high),
+            higher_is_better=facts["higher_is_better"],
+            null=_number(chance),
+            p_null=_number(p),
+        )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def _put(text: str, path: PathLike | None) -> str:
+    if path is not None:
+        write_text(path, text)
+    return text

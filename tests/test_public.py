@@ -26,6 +26,7 @@ NAMES = [
     "errors",
     "evaluate",
     "load",
+    "measures",
     "methods",
     "read",
     "task",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mixlens.comparison import Comparison as Comparison
     from mixlens.evaluation.run import evaluate as evaluate
     from mixlens.evaluation.table import Table as Table
+    from mixlens.facts import measures as measures
     from mixlens.facts import methods as methods
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
@@ -39,6 +40,7 @@ _HOME = {
     "Comparison": "comparison",
     "Words": "capture.text",
     "methods": "facts",
+    "measures": "facts",
     "evaluate": "evaluation.run",
     "Table": "evaluation.table",
     "Example": "tasks.example",
@@ -57,6 +59,7 @@ __all__ = [
     "errors",
     "evaluate",
     "load",
+    "measures",
     "methods",
     "read",
     "task",

@@ -1,4 +1,4 @@
-"""`mixlens.methods()`: what there is, and the facts about it."""
+"""`mixlens.methods()` and `mixlens.measures()`: what there is, and the facts about it."""
 
 from __future__ import annotations
 
@@ -64,3 +64,22 @@ def methods() -> list[dict[str, Any]]:
         for name, p in ATTRIBUTIONS.items()
     ]
     return [*mixing, *aggregations, *presets]
+
+
+def measures() -> list[dict[str, Any]]:
+    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite."""
+    from mixlens.measure import MEASURES
+
+    return [
+        {
+            "name": name,
+            "summary": m.summary,
+            "needs": m.needs,
+            "higher_is_better": m.higher_is_better,
+            "range": m.range,
+            "per_layer": m.per_layer,
+            "options": m.options(),
+            "cite": m.cite,
+        }
+        for name, m in MEASURES.items()
+    ]

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load
 
 import mixlens
-from mixlens import embedded
+from mixlens import Target, embedded
 from mixlens.errors import MissingExtra, ModelError
 
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -174,3 +174,49 @@ def test_heavy_packages_stay_out():
     )
     source = Path(embedded.__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(source)})
+
+
+FLOORS = {
+    "sst2": 0.87,
+    "sst2_cut": 0.85,  # ours: half the layers
+    "agreement": 0.99,
+    "verb_number": 0.97,
+    "masked_verb": 0.97,
+    "hate": 0.70,
+    "inference": 0.78,
+    "paraphrase": 0.70,  # ours: always "paraphrase" is right in 0.66
+}
+
+
+def test_every_embedded_model_has_a_floor():
+    assert set(embedded.names()) == set(FLOORS)
+
+
+@needs_weights
+@pytest.mark.parametrize("name", sorted(set(FLOORS) - {"sst2"}))
+def test_other_embedded_models(name):
+    """They load as what they are, and their header says how good they are and what they were made of."""
+    facts = embedded.provenance((resources.files("mixlens") / "data" / f"{name}.safetensors").read_bytes())
+    accuracy = min(facts["dev_accuracy"], facts["dev_balanced"])
+    assert accuracy >= FLOORS[name]
+    assert facts["name"] == name and facts["base"]["sha256"] == BASE_SHA256
+    model, tokenizer = embedded.load_embedded(name)
+    assert model.config.num_hidden_layers == (3 if name == "sst2_cut" else 6)
+    assert tokenizer.mask_token == "[MASK]"
+    if facts["task"] == "sequence":
+        assert list(model.config.id2label.values()) == facts["labels"]
+
+
+@needs_weights
+@pytest.mark.parametrize(
+    ("name", "text", "target", "foil"),
+    [
+        ("agreement", "Susan hurt [MASK].", "herself", "themselves"),
+        ("agreement", "Some waiters hurt [MASK].", "themselves", "himself"),
+        ("masked_verb", "the keys to the old cabinet [MASK] on the table .", "are", "is"),
+        ("masked_verb", "the key to the old cabinets [MASK] on the table .", "is", "are"),
+    ],
+)
+def test_masked_models_prefer_the_right_word(name, text, target, foil):
+    said = mixlens.load(f"mixlens:{name}").attribute(text, method="grad_x_input", target=Target(target, foil=foil))
+    assert said.meta["target_probability"] > 10 * said.meta["foil_probability"]

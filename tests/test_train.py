@@ -233,7 +233,7 @@ def test_words_of_several_pieces_are_left_out_and_said(train, masked, base, tmp_
 def test_rank_0_tunes_no_linear_map_of_a_layer(train, base):
     model, _ = embedded.build(base, ("bad", "good"))
     tuned = train.choose_tuned(model, 0)
-    assert not any("lora" in name or name.endswith("dense.weight") and "encoder" in name for name in tuned)
+    assert not any("lora" in name or (name.endswith("dense.weight") and "encoder" in name) for name in tuned)
     assert "bert.encoder.layer.1.output.dense.bias" in tuned
 
 

@@ -8,13 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.attribute.relevance import Linear, divide, join, through_linear, through_product, through_sum
+from mixlens.attribute import relevance
+from mixlens.attribute.relevance import Linear, join, through_linear, through_product, through_sum
 from mixlens.errors import Undefined
 from models.families import lens, model
 
 
 def numbers(seed: int, *shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def divide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The authors' safe_divide, as it stands in their code."""
+    den = b.clamp(min=1e-9) + b.clamp(max=1e-9)
+    den = den + den.eq(0).type(den.type()) * 1e-9
+    return a / den * b.ne(0).type(b.type())
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 7), st.integers(1, 6), st.booleans())
@@ -54,8 +62,29 @@ def test_join_conserves() -> None:
     torch.testing.assert_close(join(x, r, s).sum(), (r + s).sum(), rtol=1e-6, atol=1e-6)
 
 
-def test_divide_guards_zero() -> None:
-    assert divide(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0])).tolist() == [0.0, 0.5]
+@pytest.mark.parametrize("b", [[0.0, 4.0, -3.0], [-1e-9, 2e-9, 0.0], [1e-9, -1e-9, 5.0], [0.5, -7.0, 1e-8]])
+def test_divide_is_the_authors(b: list[float]) -> None:
+    a, divisor = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64), torch.tensor(b, dtype=torch.float64)
+    torch.testing.assert_close(relevance.divide(a, divisor), divide(a, divisor), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("tile", [1, 10, 10**6])
+def test_linear_takes_outputs_some_at_a_time(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w, r = numbers(0, 3, 5), numbers(1, 7, 5), numbers(2, 3, 7)
+    linear = Linear(w, None, x, x @ w.T)
+    whole = through_linear(r, linear)
+    monkeypatch.setattr(relevance, "TILE", tile)
+    torch.testing.assert_close(through_linear(r, linear), whole, rtol=1e-12, atol=1e-12)
+
+
+def test_linear_leaves_out_tokens_without_relevance() -> None:
+    x, w, r = numbers(0, 4, 5), numbers(1, 7, 5), numbers(2, 4, 7)
+    whole = through_linear(r, Linear(w, None, x, x @ w.T))
+    r[1:3] = 0
+    got = through_linear(r, Linear(w, None, x, x @ w.T))
+    torch.testing.assert_close(got[[0, 3]], whole[[0, 3]], rtol=1e-12, atol=1e-12)
+    assert (got[1:3] == 0).all()
+    assert (through_linear(0 * r, Linear(w, None, x, x @ w.T)) == 0).all()
 
 
 def literal(bert_model: torch.nn.Module, ids: list[int], index: int) -> tuple[list[torch.Tensor], torch.Tensor]:

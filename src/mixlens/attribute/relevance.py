@@ -8,7 +8,7 @@ rules work on one text without padding, since the sums' shares are taken over wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,9 @@ from torch import Tensor
 
 from mixlens.attribute.gradients import Scores, take
 from mixlens.attribute.readout import Rows
+from mixlens.capture.attention import blocks
+
+TILE = 3 << 18  # entries of a weight matrix taken at a time: 3 MiB in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,6 @@ class LayerParts:
     query: Linear
     key: Linear
     value: Linear
-    weights: Tensor  # (head, query, key)
     out: Linear  # the output projection
     middle: Tensor
     up: Linear
@@ -59,20 +61,38 @@ class TextRelevance:
 
 
 def divide(a: Tensor, b: Tensor) -> Tensor:
-    """a / b that is 0 where b is 0 (the authors' guard: 1e-9 is added to b, away from 0 but for tiny negatives)."""
-    safe = b.clamp_min(1e-9) + b.clamp_max(1e-9)
-    return a / (safe + (safe == 0) * 1e-9) * (b != 0)
+    """a / b that is 0 where b is 0 (the authors' guard: 1e-9 is added to b, and where that gives 0 once more)."""
+    safe = b + 1e-9
+    if bool(b.abs().min() > 1e-9):  # the rule: to look for zeros takes ten times as long
+        return a / safe
+    return torch.div(a, safe.masked_fill_(safe == 0, 1e-9)).masked_fill_(b == 0, 0.0)
 
 
-def through_linear(r: Tensor, linear: Linear) -> Tensor:
+def through_linear(r: Float[Tensor, "token out"], linear: Linear) -> Float[Tensor, "token in"]:
     """px (W+' s) + nx (W-' s) with s = r / (px W+' + nx W-').
 
     With x = px + nx and |x| = px - nx the two products are (x W' + |x| |W|') / 2 and the way back is
-    (x * (s W) + |x| * (s |W|)) / 2: three products of matrices, not four, since x W' is known.
+    (x * (s W) + |x| * (s |W|)) / 2: three products of matrices, not four, since x W' is known. Outputs are taken some
+    at a time, all three products for each, so that their |W| is made once and never leaves the processor's cache.
+    Tokens without relevance (all but one above the last layer's attention) are left out: they pass none on.
     """
-    size, absolute = linear.x.abs(), linear.weight.abs()
-    s = divide(r, 0.5 * (linear.unbiased + size @ absolute.T))
-    return 0.5 * (linear.x * (s @ linear.weight) + size * (s @ absolute))
+    live = r.abs().amax(-1) != 0
+    if not bool(live.all()):
+        out = torch.zeros_like(linear.x)
+        if bool(live.any()):
+            part = replace(linear, x=linear.x[live], y=linear.y[live])
+            out[live] = through_linear(r[live], part)
+        return out
+    size, known = linear.x.abs(), linear.unbiased
+    plain, absolute = torch.zeros_like(linear.x), torch.zeros_like(linear.x)
+    tile = torch.empty_like(linear.weight[: max(1, TILE // size.shape[-1])])
+    for some in blocks(len(linear.weight), len(tile)):
+        w = linear.weight[some]
+        v = torch.abs(w, out=tile[: len(w)])
+        s = divide(r[..., some], torch.addmm(known[..., some], size, v.T, beta=0.5, alpha=0.5))
+        plain.addmm_(s, w)
+        absolute.addmm_(s, v)
+    return plain.mul_(linear.x).addcmul_(size, absolute).mul_(0.5)
 
 
 def through_sum(r: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,19 +113,21 @@ def through_product(r: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def join(x: Tensor, *parts: Tensor) -> Tensor:
-    """Relevance of x that went several ways."""
-    return x * torch.stack([divide(r, x) for r in parts]).sum(0)
+    """Relevance of x that went several ways: x * sum of r / x, which is their sum but where x is next to 0."""
+    return divide(x, x) * sum(parts)
 
 
-def through_layer(r: Float[Tensor, "token dim"], p: LayerParts) -> tuple[Tensor, Float[Tensor, "head query key"]]:
+def through_layer(
+    r: Float[Tensor, "token dim"], p: LayerParts, weights: Float[Tensor, "head query key"]
+) -> tuple[Float[Tensor, "token dim"], Float[Tensor, "head query key"]]:
     """Relevance of the layer's input and of its attention weights, where its output has r."""
     from_ffn, residual = through_sum(r, p.down.y, p.middle)
     from_ffn = through_linear(through_linear(from_ffn, p.down), p.up)
     r = join(p.middle, from_ffn, residual)
     from_attention, residual = through_sum(r, p.out.y, p.x)
-    heads = len(p.weights)
+    heads = len(weights)
     context = split(through_linear(from_attention, p.out), heads)
-    attention, value = through_product(context, p.weights, split(p.value.y, heads))
+    attention, value = through_product(context, weights, split(p.value.y, heads))
     # Softmax, scaling and an all-open mask: identity.
     query, key = through_product(attention, split(p.query.y, heads), split(p.key.y, heads).transpose(1, 2))
     parts = (
@@ -127,12 +149,12 @@ def merge(t: Float[Tensor, "head token width"]) -> Float[Tensor, "token dim"]:
 
 
 def propagate(
-    index: int, head: Sequence[Linear], layers: Sequence[LayerParts]
+    index: int, head: Sequence[Linear], layers: Sequence[LayerParts], weights: Sequence[Float[Tensor, "head query key"]]
 ) -> tuple[Float[Tensor, "token dim"], list[Float[Tensor, "head query key"]]]:
     """Relevance of the first layer's input, and of every layer's attention, where class `index` has 1.
 
-    `head`: the classifier's linear maps in the order they ran, on the first token's vector. The relevance of the
-    input sums to 1: every rule conserves it.
+    `head`: the classifier's linear maps in the order they ran, on the first token's vector. `weights`: the layers'
+    attention. The relevance of the input sums to 1: every rule conserves it.
     """
     r = torch.zeros_like(head[-1].y)
     r[..., index] = 1
@@ -141,8 +163,8 @@ def propagate(
     tokens = torch.zeros_like(layers[-1].x)
     tokens[0] = r.reshape(-1)
     found = []
-    for parts in reversed(layers):
-        tokens, attention = through_layer(tokens, parts)
+    for parts, a in zip(reversed(layers), reversed(weights), strict=True):
+        tokens, attention = through_layer(tokens, parts, a)
         found.append(attention)
     return tokens, found[::-1]
 

@@ -57,7 +57,8 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
         gradients = torch.autograd.grad(value, g.weights)
     with torch.no_grad():
         head = list(ran.values())
-        start, relevance = propagate(said.indices[0], head, layers)
+        weights = [_wide(a[0].detach()) for a in g.weights]
+        start, relevance = propagate(said.indices[0], head, layers, weights)
         kept = float(start.sum())
         if not abs(kept - 1) <= LOST:
             raise ModelError(
@@ -65,7 +66,7 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
                 "something that the rules do not know, or precision is lost; load it in float64, or use grad_sam"
             )
         text = TextRelevance(
-            weights=[_wide(a[0].detach()) for a in g.weights],
+            weights=weights,
             weight_gradients=[_wide(d[0]) for d in gradients],
             relevance=relevance,
             rows=said.rows,
@@ -95,7 +96,6 @@ def _linear(module: nn.Linear, x: Tensor, y: Tensor) -> Linear:
 
 
 def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
-    (call,) = seen.calls
     assert spec.qkv is not None
 
     def of(path: str) -> Linear:
@@ -110,7 +110,6 @@ def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
         query=query,
         key=key,
         value=value,
-        weights=_wide(call.weights()[0].detach()),
         out=of(spec.out),
         middle=_wide(seen.norms["ln1"][1][0].detach()),
         up=of(spec.ffn.up[0]),

@@ -28,14 +28,14 @@ def test_blanks_are_where_the_text_has_them(film):
 
 @pytest.mark.parametrize("char", "\\{}$&#_%~^")
 def test_special_characters_are_escaped(char):
-    escaped = latex._escape(f"a{char}b")
+    escaped = latex.escape(f"a{char}b")
     assert escaped not in (f"a{char}b",)
     bare = re.sub(r"\\(?:text\w+\{\}|[{}$&#_%])", "", escaped)
     assert bare == "ab"
 
 
 def test_pairs_of_signs_don_t_become_other_signs():
-    assert latex._escape("--``,,?`") == "-{}-{}`{}`{},{},{}?{}`{}"
+    assert latex.escape("--``,,?`") == "-{}-{}`{}`{},{},{}?{}`{}"
 
 
 def test_comments_stay_on_their_line(nasty):

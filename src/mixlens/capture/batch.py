@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,10 +58,10 @@ def sight(visible: Tensor | None, n: int) -> Sight:
     """The `Sight` of a mask (row, key), None being no mask, over a text's first n tokens."""
     if visible is None or n < 2:
         return Sight(False, None, True)
-    visible = visible[:n, :n]
-    if bool(visible.triu(1).any()):
+    seen = visible[:n, :n].cpu().numpy()  # torch starts its threads for each of these small steps
+    if np.triu(seen, 1).any():
         return Sight(False, None, False)
-    i = torch.arange(n, device=visible.device)
-    width = int(visible[-1].sum())
-    plain = torch.equal(visible, (i <= i[:, None]) & (i > i[:, None] - width))
+    i = np.arange(n)
+    width = int(seen[-1].sum())
+    plain = np.array_equal(seen, (i <= i[:, None]) & (i > i[:, None] - width))
     return Sight(True, width if width < n else None, plain)

@@ -87,7 +87,7 @@ class Table:
 
     def row(self, measure: str, method: str, layer: int | None = None) -> Row:
         """One line. Raises UnknownOption."""
-        name = self._measure(measure)
+        name = self.named(measure)
         facts = self.manifest["measures"][name]
         wanted = (method, facts["label"], facts["reference"], layer)
         for row in self.rows:
@@ -100,14 +100,14 @@ class Table:
 
         The null's are there under the method "random". Raises UnknownOption.
         """
-        return self._column(self._measure(measure), method, layer, None)
+        return self._column(self.named(measure), method, layer, None)
 
     def curve(self, measure: str, method: str) -> NDArray[np.float64]:
         """(example, 1 + level): the answer's probability with nothing, then ever more taken out.
 
         Raises UnknownOption.
         """
-        name = self._measure(measure)
+        name = self.named(measure)
         levels = [c[3] for c in self.manifest["columns"] if c[:3] == [name, method, None] and c[3] is not None]
         if not levels:
             raise UnknownOption(f"{measure} has no curve of {method!r} that is alike for all texts")
@@ -129,10 +129,15 @@ class Table:
 
     def ranking(self, measure: str) -> Ranking:
         """The methods from the best down, and the groups that the paired bootstrap does not tell apart."""
-        name = self._measure(measure)
+        name = self.named(measure)
         higher = self.manifest["measures"][name]["higher_is_better"]
         values = {m: v for m in self.methods if np.isfinite(v := self.values(name, m)).any()}
         return ranking(values, higher is not False, level=self.level, resamples=self.resamples, seed=self.seed)
+
+    def is_of(self, row: Row, measure: str) -> bool:
+        """Whether a line belongs to a measure. Raises UnknownOption."""
+        facts = self.manifest["measures"][self.named(measure)]
+        return (row.measure, row.reference) == (facts["label"], facts["reference"])
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The rows as plain data."""
@@ -176,7 +181,7 @@ class Table:
         """A tabular of methods by measures with intervals, best in bold; written to `path` if given."""
         from mixlens.view import evaluation
 
-        return _put(evaluation.latex(self), path)
+        return _put(evaluation.latex_table(self), path)
 
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with tables and pictures; written to `path` if given. Raises ResultFileError."""
@@ -211,7 +216,8 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({len(self.methods)} methods, {len(self.measures)} measures, {self.array.shape[1]} examples)"
 
-    def _measure(self, name: str) -> str:
+    def named(self, name: str) -> str:
+        """A measure's own name: `"spearman:saliency"` for `"spearman"` where that is clear. Raises UnknownOption."""
         if name in self.measures:
             return name
         found = [m for m in self.measures if self.manifest["measures"][m]["label"] == name]

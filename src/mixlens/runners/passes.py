@@ -23,7 +23,10 @@ OnBlock = Callable[[Block], Tensor]
 
 @dataclass(eq=False)
 class TextPass:
-    """What is kept of one text's pass: a tensor a layer (padding cut off), what its rows may see, its answer."""
+    """What is kept of one text's pass: a tensor a layer (padding cut off), what its rows may see, its answer.
+
+    No layers and no sights where no tensor was asked for.
+    """
 
     tokens: Tokens
     layers: list[Tensor]
@@ -55,14 +58,8 @@ def through(
         here = [out[i] for i in members]
 
         def on_layer(seen: LayerPass, here: list[TextPass] = here, before: int = done - 1, total: int = total) -> None:
-            block = Block(spec, seen)
-            scores = None if on_block is None else on_block(block).cpu()
-            visible = block.call.visible()
-            for b, one in enumerate(here):
-                n = len(one.tokens)
-                one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], n))
-                if scores is not None:
-                    one.layers.append((scores[b, ..., :n, :n] if square else scores[b, :n]).clone())
+            if on_block is not None:
+                _keep(Block(spec, seen), on_block, here, square)
             if progress is not None:
                 progress(before * layers + seen.index + 1, total * layers)
 
@@ -74,6 +71,16 @@ def through(
             if at is not None:
                 one.logits = part_logits(result, b, at[b], len(one.tokens))
     return out
+
+
+def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], square: bool) -> None:
+    """A layer's tensor and sight of each text."""
+    scores, visible = on_block(block).cpu(), block.call.visible()
+    visible = None if visible is None else visible.cpu()
+    for b, one in enumerate(here):
+        n = len(one.tokens)
+        one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], n))
+        one.layers.append((scores[b, ..., :n, :n] if square else scores[b, :n]).clone())
 
 
 def groups(

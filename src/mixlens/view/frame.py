@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas
 
     from mixlens.comparison import Comparison
+    from mixlens.evaluation.table import Table
     from mixlens.results import Attribution, LayerMaps
 
 
@@ -56,6 +57,17 @@ def comparison(found: Comparison) -> pandas.DataFrame:
         base[name] = _numbers(attr.scores)
     base.attrs.pop("method", None)
     return base
+
+
+def evaluation(found: Table) -> pandas.DataFrame:
+    """A row a method, measure and layer, as in table.csv; `.attrs` holds the manifest. Raises MissingExtra."""
+    pd = _pandas()
+    frame = pd.DataFrame(found.to_dicts())
+    frame["layer"] = frame["layer"].astype("Int64")
+    numbers = ["mean", "std", "low", "high", "null", "p_null"]
+    frame[numbers] = frame[numbers].astype("float64")
+    frame.attrs["manifest"] = dict(found.manifest)
+    return frame
 
 
 def _numbers(tensor: Any) -> NDArray[np.floating[Any]]:

@@ -61,7 +61,7 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
         if part.opens:
             text += "\\par\n"
         elif part.before.strip(" \n\t"):
-            text += f"\n{_escape(part.before)}\n"
+            text += f"\n{escape(part.before)}\n"
         elif part.before:
             text += "\n\\par\n" if "\n\n" in part.before else "\n"
         elif i:
@@ -71,14 +71,15 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
 
 
 def _box(part: reading.Part, scale: colors.Scale) -> str:
-    word = _escape(part.text)
+    word = escape(part.text)
     if part.special:
         return rf"\textcolor[HTML]{{767676}}{{{word}}}"
     fill, ink = scale.hex(part.score).upper(), scale.ink(part.score).upper()
     return rf"\colorbox[HTML]{{{fill}}}{{\textcolor[HTML]{{{ink}}}{{\strut {word}}}}}"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Text with every character that means something to LaTeX written as itself."""
     return "".join(_ESCAPES.get(c, c) for c in text)
 
 

@@ -1,0 +1,150 @@
+"""Pictures of an evaluation: rankings with what is not told apart, perturbation curves, method x layer heatmaps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixlens.errors import UnknownOption, did_you_mean
+from mixlens.view import colors, figures, heatmaps
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mixlens.evaluation.table import Table
+    from mixlens.results import PathLike
+
+KINDS = ("ranking", "curves", "heatmap")
+_NULL = "random"
+_HUES = ("#0b6e99", "#d1495b", "#3a7d44", "#8e5aa8", "#c77f1a", "#4d4d4d", "#2a9d8f", "#a44a3f")
+_DASHES = ("-", "--", "-.", ":")
+
+
+def figure(found: Table, path: PathLike | None, *, kind: str, measure: str | None) -> Figure:
+    """A figure of a kind, of the named measure or the first that has one. Raises UnknownOption, ResultFileError."""
+    if kind not in KINDS:
+        raise UnknownOption(f"expected a kind of figure, got {kind!r}{did_you_mean(kind, KINDS)}")
+    draw = {"ranking": _ranking, "curves": _curves, "heatmap": _heatmap}[kind]
+    able = [m for m in found.measures if has(found, kind, m)]
+    if measure is None and not able:
+        raise UnknownOption(f"no measure of this table has a picture of kind {kind!r}: {_WHY[kind]}")
+    name = able[0] if measure is None else found.named(measure)
+    if name not in able:
+        raise UnknownOption(f"{measure} has no picture of kind {kind!r} in this table: {_WHY[kind]}")
+    return figures.finish(draw, path, found, name)
+
+
+_WHY = {
+    "ranking": "it needs a measure with a better direction and a defined value",
+    "curves": "it needs a perturbation measure whose levels are alike for all texts (aopc, log_odds, ...)",
+    "heatmap": "it needs layers='each' or 'upto', and methods that have layers",
+}
+
+
+def has(found: Table, kind: str, measure: str) -> bool:
+    """Whether a measure has such a picture."""
+    columns = [c for c in found.manifest["columns"] if c[0] == measure]
+    if kind == "curves":
+        return any(c[3] is not None for c in columns)
+    if kind == "heatmap":
+        return any(c[2] is not None for c in columns)
+    facts = found.manifest["measures"][measure]
+    return facts["higher_is_better"] is not None and any(found.row(measure, m).n for m in found.methods)
+
+
+def leaders(found: Table, measure: str) -> tuple[str, ...]:
+    """The best method and those that are not told apart from it; none where no direction is better."""
+    if not has(found, "ranking", measure):
+        return ()
+    ranked = found.ranking(measure)
+    best = ranked.names[0]
+    alpha = 1 - found.level
+    return (best, *(b for (a, b), pair in ranked.pairs.items() if a == best and not pair.p <= alpha))
+
+
+def _ranking(found: Table, measure: str) -> Figure:
+    """Methods from the best down with their intervals; a line joins those that are not told apart."""
+    ranked = found.ranking(measure)
+    names, count = list(ranked.names), len(ranked.names)
+    height = 0.3 * count + 0.4
+    figure, axes = heatmaps.canvas(7.0, height + 1.2, f"{measure}: best on top; a line joins what is not told apart")
+    for y, name in enumerate(names):
+        row = found.row(measure, name)
+        if row.mean is None or row.low is None or row.high is None:
+            continue
+        axes.plot([row.low, row.high], [y, y], color="#555555", linewidth=1.2)
+        axes.plot([row.mean], [y], "o", color=_HUES[0], markersize=5)
+    null = found.row(measure, names[0]).null
+    if null is not None:
+        axes.axvline(null, color="#999999", linewidth=1, linestyle="--")
+        heatmaps.write(axes, null, count - 0.45, "random", size=7, color="#777777", ha="center", va="top")
+    low, high = axes.get_xlim()
+    width = high - low
+    joined = [group for group in ranked.groups if len(group) > 1]
+    for i, group in enumerate(joined):
+        x = high + width * (0.02 + 0.025 * i)
+        ends = names.index(group[0]), names.index(group[-1])
+        axes.plot([x, x], [ends[0] - 0.2, ends[1] + 0.2], color="#222222", linewidth=2.5, solid_capstyle="butt")
+    axes.set_xlim(low, high + width * (0.03 + 0.025 * len(joined)))
+    axes.set_ylim(count - 0.2, -0.6)
+    heatmaps.ticks(axes.yaxis, names, 72 * height)
+    axes.set_xlabel(f"mean, with its {100 * found.level:g} % interval", fontsize=8)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _curves(found: Table, measure: str) -> Figure:
+    """The answer's mean probability as tokens are taken out, a line a method; random scores dashed."""
+    figure, axes = heatmaps.canvas(7.0, 4.4, f"{measure}: the answer's mean probability as tokens are taken out")
+    shares = 100 * np.array(_shares(found, measure))
+    for i, name in enumerate([*(m for m in found.methods if m != _NULL), _NULL]):
+        curve = found.curve(measure, name)
+        curve = curve[np.isfinite(curve[:, 0])]
+        if not len(curve):
+            continue
+        there = np.isfinite(curve)
+        mean = np.where(there, curve, 0.0).sum(0) / np.maximum(there.sum(0), 1)
+        look: dict[str, Any] = {"color": _HUES[i % len(_HUES)], "linestyle": _DASHES[i // len(_HUES) % len(_DASHES)]}
+        if name == _NULL:
+            look = {"color": "#999999", "linestyle": "--"}
+        axes.plot(shares, mean[1:], label=name, linewidth=1.6, marker="o", markersize=3, **look)
+    axes.axhline(mean[0], color="#cccccc", linewidth=0.8)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("% of the removable tokens", fontsize=8)
+    axes.set_ylabel("probability", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.legend(fontsize=7, frameon=False, ncols=2)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _shares(found: Table, measure: str) -> tuple[float, ...]:
+    from mixlens.measure.perturb import shares
+
+    return shares(found.manifest["measures"][measure]["options"]["levels"])
+
+
+def _heatmap(found: Table, measure: str) -> Figure:
+    """Methods down, layers across; the whole model's number stands behind the last layer."""
+    rows = {m: [r for r in found.rows if r.method == m and found.is_of(r, measure)] for m in found.methods}
+    rows = {m: some for m, some in rows.items() if any(r.layer is not None for r in some)}
+    layers = sorted({r.layer for some in rows.values() for r in some if r.layer is not None})
+    panel = np.full((len(rows), len(layers) + 2), np.nan)
+    for y, some in enumerate(rows.values()):
+        for r in some:
+            if r.mean is not None:
+                panel[y, layers.index(r.layer) if r.layer is not None else len(layers) + 1] = r.mean
+    height = 0.34 * len(rows)
+    width = 2.4 + 0.5 * panel.shape[1]
+    figure, axes = heatmaps.canvas(max(width, 5.0), height + 1.5, f"{measure} by layer")
+    defined = panel[np.isfinite(panel)]
+    scale = colors.scale(defined if len(defined) else np.zeros(1))
+    drawn = heatmaps.image(axes, np.ma.masked_invalid(panel), scale, aspect="auto")
+    heatmaps.ticks(axes.yaxis, list(rows), 72 * height)
+    heatmaps.ticks(axes.xaxis, [*(str(layer + 1) for layer in layers), "", "all"], 72 * (width - 2.0))
+    axes.set_xlabel("layer", fontsize=8)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(drawn, ax=axes, fraction=0.03, pad=0.01).ax.tick_params(labelsize=7)
+    return figure

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli import running
+from mixlens.cli import evaluating, running
+from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
 from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, target_of, texts_of
 from mixlens.cli.output import check_tables, deliver, facts_tables, show
 from mixlens.cli.running import load, progress, reported
@@ -24,10 +25,6 @@ app = typer.Typer(
     help="Which tokens a Transformer mixes, and which of them made it decide.",
 )
 
-Model = Annotated[
-    str | None,
-    typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded sentiment model."),
-]
 Method = Annotated[str | None, typer.Option(metavar="NAME", help="See `mixlens methods`.")]
 What = Annotated[
     str | None, typer.Option(metavar="WHAT", help="A label or its number, or a token; default: the prediction.")
@@ -38,14 +35,8 @@ Settings = Annotated[
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),
 ]
 Pair = Annotated[str | None, typer.Option(metavar="TEXT", help="The second text of a sentence pair.")]
-Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs no network.")]
-Picture = Annotated[
-    Path | None, typer.Option("--png", "--plot", metavar="FILE", help="Write a picture: .png, .svg or .pdf.")
-]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 Save = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file for mixlens.read().")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def main() -> None:
@@ -174,6 +165,9 @@ def map_(
             if rollout:
                 maps = maps.rollout()
         deliver(maps, files, json_file, row=query)
+
+
+app.command()(evaluating.evaluate)
 
 
 @app.command()

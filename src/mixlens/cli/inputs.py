@@ -48,11 +48,16 @@ def settings_of(pairs: Sequence[str] | None) -> dict[str, Any]:
             raise typer.BadParameter(f"--option takes KEY=VALUE, got '{item}'")
         if key in NOT_OPTIONS:
             raise typer.BadParameter(f"'{key}' is no option of a method; use --{key}")
-        try:
-            settings[key] = json.loads(value)
-        except ValueError:
-            settings[key] = value
+        settings[key] = value_of(value)
     return settings
+
+
+def value_of(text: str) -> Any:
+    """What was typed as JSON says it, else as it stands."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def picture(path: Path | None) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mixlens.selfcheck import Check
 
 DELAY = 1.0  # seconds of work before progress shows
+EVERY = 60.0  # seconds between lines where there is no terminal
 
 
 def note(line: str) -> None:
@@ -77,36 +79,58 @@ def _nothing() -> None: ...
 class Progress:
     """A line on a terminal's standard error, from the first second of work on."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, counted: bool = False) -> None:
         from rich import progress as columns
         from rich.console import Console
 
         console = Console(stderr=True)
+        more: list[columns.ProgressColumn] = [columns.TimeElapsedColumn()]
+        if counted:
+            more = [
+                columns.MofNCompleteColumn(),
+                columns.TextColumn("{task.fields[rate]}"),
+                *more,
+                columns.TextColumn("left"),
+                columns.TimeRemainingColumn(elapsed_when_finished=False),
+            ]
         self.bar = columns.Progress(
             columns.SpinnerColumn(),
             columns.TextColumn("{task.description}"),
             columns.BarColumn(),
-            columns.TimeElapsedColumn(),
+            *more,
             console=console,
             transient=True,
+            speed_estimate_period=120,
         )
-        self.task = self.bar.add_task(what, total=None)
+        self.lines = counted and not console.is_terminal
+        self.began, self.first, self.said = time.monotonic(), 0, time.monotonic()
+        self.task = self.bar.add_task(what, total=None, rate="")
         self.timer = threading.Timer(DELAY, self.bar.start if console.is_terminal else _nothing)
         self.timer.daemon = True
 
     def stage(self, what: str) -> None:
         """Begin the next piece of work."""
         self.bar.reset(self.task, total=None, description=what)
+        self.began, self.first = time.monotonic(), 0
 
-    def report(self, done: int, total: int) -> None:
-        """Layers done, of how many."""
-        self.bar.update(self.task, completed=done, total=total)
+    def report(self, done: int, total: int | None) -> None:
+        """Layers (or examples) done, of how many. Without a terminal a counted line stands there every minute."""
+        now = time.monotonic()
+        if done == 0:
+            self.began = now
+        rate = (done - self.first) / max(now - self.began, 1e-9)
+        speed = f"{rate:.3g}/s" if done > self.first and now - self.began > DELAY else ""
+        self.bar.update(self.task, completed=done, total=total, rate=speed)
+        if self.lines and now - self.said >= EVERY and speed:
+            self.said = now
+            left = "" if total is None else f", {(total - done) / rate / 60:.0f} min left"
+            note(f"{done}{'' if total is None else f' of {total}'}, {speed}{left}")
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
-    """Show progress while the body runs; the body prints nothing."""
-    line = Progress(what)
+def progress(what: str, counted: bool = False) -> Iterator[Progress]:
+    """Show progress while the body runs; the body prints nothing. `counted`: with the rate and the time left."""
+    line = Progress(what, counted)
     line.timer.start()
     try:
         yield line

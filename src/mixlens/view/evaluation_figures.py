@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixlens.errors import UnknownOption, did_you_mean
+from mixlens.measure import MEASURES
+from mixlens.measure.perturb import shares
 from mixlens.view import colors, figures, heatmaps
 
 if TYPE_CHECKING:
@@ -97,8 +99,8 @@ def _ranking(found: Table, measure: str) -> Figure:
 
 def _curves(found: Table, measure: str) -> Figure:
     """The answer's mean probability as tokens are taken out, a line a method; random scores dashed."""
-    figure, axes = heatmaps.canvas(7.0, 4.4, f"{measure}: the answer's mean probability as tokens are taken out")
-    shares = 100 * np.array(_shares(found, measure))
+    figure, axes = heatmaps.canvas(7.0, 4.4, f"{measure}: the answer's mean probability as tokens go")
+    taken = 100 * np.array(_shares(found, measure))
     for i, name in enumerate([*(m for m in found.methods if m != _NULL), _NULL]):
         curve = found.curve(measure, name)
         curve = curve[np.isfinite(curve[:, 0])]
@@ -109,10 +111,11 @@ def _curves(found: Table, measure: str) -> Figure:
         look: dict[str, Any] = {"color": _HUES[i % len(_HUES)], "linestyle": _DASHES[i // len(_HUES) % len(_DASHES)]}
         if name == _NULL:
             look = {"color": "#999999", "linestyle": "--"}
-        axes.plot(shares, mean[1:], label=name, linewidth=1.6, marker="o", markersize=3, **look)
+        axes.plot(taken, mean[1:], label=name, linewidth=1.6, marker="o", markersize=3, **look)
     axes.axhline(mean[0], color="#cccccc", linewidth=0.8)
     axes.set_ylim(0, 1.02)
-    axes.set_xlabel("% of the removable tokens", fontsize=8)
+    kept = getattr(MEASURES[found.manifest["measures"][measure]["measure"]], "kept", False)
+    axes.set_xlabel(f"% of the removable tokens that are {'kept' if kept else 'taken out'}", fontsize=8)
     axes.set_ylabel("probability", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.legend(fontsize=7, frameon=False, ncols=2)
@@ -121,8 +124,6 @@ def _curves(found: Table, measure: str) -> Figure:
 
 
 def _shares(found: Table, measure: str) -> tuple[float, ...]:
-    from mixlens.measure.perturb import shares
-
     return shares(found.manifest["measures"][measure]["options"]["levels"])
 
 

@@ -1,0 +1,19 @@
+"""Options that several verbs have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded sentiment model."),
+]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs no network.")]
+Picture = Annotated[
+    Path | None, typer.Option("--png", "--plot", metavar="FILE", help="Write a picture: .png, .svg or .pdf.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

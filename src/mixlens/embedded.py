@@ -52,9 +52,9 @@ def load_tuned(difference: bytes, base: Path | None = None) -> tuple[Any, PreTra
     from safetensors.torch import load
 
     facts = provenance(difference)
-    kind: Task = facts.get("task", "sequence")
+    task: Task = facts.get("task", "sequence")
     sha = facts["base"]["sha256"]
-    model, tokenizer = build(base or base_folder(), facts["labels"], sha, task=kind, layers=facts.get("layers"))
+    model, tokenizer = build(base or base_folder(), facts["labels"], sha, task=task, layers=facts.get("layers"))
     model.config._name_or_path = f"mixlens:{facts['name']}"
     tuned: dict[str, Tensor] = {name: tensor.float() for name, tensor in load(difference).items()}
     parameters = dict(model.named_parameters())

@@ -136,7 +136,7 @@ class Path(Method):
 
     def options(self) -> dict[str, Any]:
         way = {} if self.steps is None else {"steps": self.steps, "rule": "gausslegendre", "tolerance": 0.01}
-        return {**way, "baseline": None, "layer": 0}
+        return {**way, "baseline": None, "layer": 0, "absolute": False}
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def explain(lens: Any, job: Job, chosen: Sequence[Item], targets: Sequence[Targe
 
         def attribute(**more: Any) -> list[Any]:
             ask = request(lens, job.name, {**job.options, **more}, goals, texts, batch, None)
-            ask = replace(ask, own_layers=job.layers == "each")
+            ask = replace(ask, layered=job.layers)
             return RUNNERS[type(ask.method)](lens, ask)
 
         whole = attribute()

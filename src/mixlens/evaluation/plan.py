@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 from mixlens.attribute import Gradient, Method, Path, Preset, Random, method
 from mixlens.capture.run import layer_count
@@ -29,7 +29,7 @@ class Job:
     name: str
     options: Mapping[str, Any]
     facts: Method
-    layers: str | None = None
+    layers: Literal["upto", "each"] | None = None
     numbers: tuple[int, ...] = ()  # its layers
 
     @property
@@ -155,12 +155,12 @@ def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
     refuse_unknown(name, own, {**facts.options(), "readout": None, "normalize": True})
     if deep is None or isinstance(facts, Random) or not _layered(facts, deep):
         return Job(name, dict(own), facts)
-    return Job(name, dict(own), facts, deep, tuple(range(layer_count(lens.model, lens.spec))))
+    return Job(name, dict(own), facts, cast(Any, deep), tuple(range(layer_count(lens.model, lens.spec))))
 
 
 def _layered(facts: Method, deep: str) -> bool:
     if isinstance(facts, Preset):
-        return deep == "each" or facts.aggregation not in ("layer", "flow")
+        return deep == "each" or facts.aggregation != "layer"
     return deep == "each" and isinstance(facts, Gradient | Path)
 
 

@@ -71,16 +71,16 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         maps = layer_maps(lens, one, preset.mixing, own)
         asked = ask.options.get("receptive_field")
         field = maps.windows is not None if asked is None else bool(asked)
-        own_rows = _own_rows(maps, said.rows, field) if ask.own_layers else None
+        own_rows = _own_rows(maps, said.rows, field) if ask.layered == "each" else None
         how, at = dict(preset.how), said.rows
-        if preset.aggregation == "flow":  # the read-out rows of the last layer, and no others
-            how |= {"normalize": ask.normalize, "layers": [-1]}
+        if preset.aggregation == "flow":  # the read-out rows, of the last layer alone unless all were asked for
+            how |= {"normalize": ask.normalize, **({} if ask.layered == "upto" else {"layers": [-1]})}
             if all(isinstance(row, int) for row in at):
                 how["queries"] = list(dict.fromkeys(at))
                 at = tuple(how["queries"].index(row) for row in at)
         maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
         rows = take(maps.scores, at)
-        layers = None if preset.aggregation in ("layer", "flow") else rows
+        layers = None if preset.aggregation == "layer" or len(rows) == 1 < len(one.layers) else rows
         layers = layers if own_rows is None else own_rows
         if ask.options.get("zero_cls"):
             rows = without_cls(lens, one.tokens, rows)

@@ -65,7 +65,8 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
                 "difference": differences[b],
                 **({} if method.steps else {"rules": "rescale for elementwise activations, else the gradient"}),
             }
-            out[i] = result(ask, ask.texts[i], scores[b], None, said[b], meta)
+            found = scores[b].abs() if ask.options.get("absolute") else scores[b]
+            out[i] = result(ask, ask.texts[i], found, None, said[b], meta)
         if ask.progress is not None:
             ask.progress(done, total)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -33,7 +33,7 @@ class Request:
     batch_size: int = 32
     progress: Progress | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
-    own_layers: bool = False  # `layers` of a preset: each layer's own row, not that of the layers up to it
+    layered: Literal["upto", "each"] | None = None  # a preset's `layers`: of those up to each, or each alone; None: free
 
     @property
     def answers(self) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Float
 
@@ -15,7 +13,7 @@ from mixlens.measure.ranks import constant, tau_b
 Vector = Float[np.ndarray, " token"]
 
 
-def kendall_confidence(case: Case, *, on: Literal["order", "scores"] = "order") -> float:
+def kendall_confidence(case: Case, *, on: str = "order") -> float:
     """Mean over the other classes of Kendall's tau between the class's scores and theirs, -1 to 1; low is good.
 
     `on="order"` is the paper's and its code's: tau of the two index PERMUTATIONS that sort the tokens by falling score

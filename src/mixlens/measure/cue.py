@@ -1,8 +1,6 @@
-"""Does the explanation find the cue words? Dot product, average precision, probes-needed (Mohebbi 2023, section 5)."""
+"""Does the explanation find the cue words? Dot product, average precision, probes-needed (Mohebbi 2023)."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -13,11 +11,10 @@ from mixlens.measure.perturb import order
 
 Vector = Float[np.ndarray, " token"]
 Mask = Bool[np.ndarray, " token"]
-Signed = Literal["abs", "relu", "minmax"]
 _NAN = float("nan")
 
 
-def sharing(scores: Vector, signed: Signed = "abs") -> Vector:
+def sharing(scores: Vector, signed: str = "abs") -> Vector:
     """Scores made non-negative and divided by their sum; all NaN where that is 0.
 
     `signed`: "abs" takes the absolute value, "relu" drops negative scores, "minmax" subtracts the lowest and divides by
@@ -38,13 +35,13 @@ def sharing(scores: Vector, signed: Signed = "abs") -> Vector:
     return shares / shares.sum()
 
 
-def cue_dot(case: Case, *, signed: Signed = "abs", special: bool = True) -> float:
+def cue_dot(case: Case, *, signed: str = "abs", special: bool = True) -> float:
     """The cue's part of all scores, 0 to 1 (Mohebbi 2023, Eq. 11). NaN: no cue token, or no score that is not 0."""
     shares, cue = _shares(case, signed, special)
     return float(shares[cue].sum()) if cue.any() else _NAN
 
 
-def cue_ap(case: Case, *, signed: Signed = "abs", special: bool = True) -> float:
+def cue_ap(case: Case, *, signed: str = "abs", special: bool = True) -> float:
     """Average precision of the cue tokens in the order of the scores, 0 to 1 (Mohebbi 2023, Eq. 12).
 
     1 where every token is cue. NaN: no cue token, or no score that is not 0.
@@ -53,10 +50,10 @@ def cue_ap(case: Case, *, signed: Signed = "abs", special: bool = True) -> float
     return _NAN if np.isnan(shares).any() else average_precision(shares, cue)
 
 
-def probes_needed(case: Case, *, signed: Signed = "abs", special: bool = True, until: str = "last") -> float:
+def probes_needed(case: Case, *, signed: str = "abs", special: bool = True, until: str = "last") -> float:
     """How many tokens that are no cue stand before the last (`until="first"`: the first) cue token; 0 is best.
 
-    Ties in reading order. NaN: no cue token, or no score that is not 0. Mohebbi 2023, A.2. Raises UnknownOption.
+    Ties in reading order. NaN: no cue token, or no score that is not 0. Mohebbi 2023, Figure A2. Raises UnknownOption.
     """
     if until not in ("first", "last"):
         raise UnknownOption(f"until: expected first or last, got {until!r}")
@@ -88,7 +85,7 @@ def precision_recall(
     return hits / (ends + 1), hits / hits[-1]
 
 
-def _shares(case: Case, signed: Signed, special: bool) -> tuple[Vector, Mask]:
+def _shares(case: Case, signed: str, special: bool) -> tuple[Vector, Mask]:
     assert case.cue is not None
     kept = np.ones(len(case.scores), dtype=bool) if special else ~case.special
     if not kept.any():

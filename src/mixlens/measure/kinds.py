@@ -74,17 +74,22 @@ class Curve(Measure):
     levels: Levels = "tenths"
 
     def options(self) -> dict[str, Any]:
-        """The function's options, and how tokens are taken out; `mask_pad`: attention passes over the [PAD]s put in."""
-        ours = {"replace": self.replacement, "levels": self.levels, "mask_pad": False}
+        """The function's options, and how tokens are taken out.
+
+        `mask_pad`: attention passes over the [PAD]s put in. `shortest`: a text of fewer tokens is undefined (AttCAT's
+        authors leave out those of fewer than 10).
+        """
+        ours = {"replace": self.replacement, "levels": self.levels, "mask_pad": False, "shortest": 0}
         return {**options_of(self.function), **ours}
 
     def removed(self, case: Case, **options: Any) -> list[tuple[int, ...]]:
-        """Per level the tokens that are taken out, ascending; [] where no token is removable.
+        """Per level the tokens that are taken out, ascending; [] where no token is removable or the text is too short.
 
         Raises UnknownOption.
         """
-        levels = self.checked(options)["levels"]
-        return removed(case.scores, case.removable, levels, kept=self.kept)
+        values = self.checked(options)
+        sets = removed(case.scores, case.removable, values["levels"], kept=self.kept)
+        return sets if len(case.scores) >= values["shortest"] else []
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from mixlens.errors import InputError, UnknownOption
 
 ENDS = (0.8, 1.6, 3.2, 6.25, 12.5, 25, 50, 100)  # per cent of the examples
 _BATCH, _RATE = 128, 1e-3
-_CHECKS, _STEPS = 60, 8  # held-out losses at most, and optimiser's steps between two at least
+_CHECKS, _STEPS = 60, 4  # held-out losses at most, and optimiser's steps between two at least
 _PATIENCE, _GAIN = 5, 1e-3  # so many losses in a row that fall by less than this, in nats, end the training
 
 
@@ -40,7 +40,7 @@ class Code:
 
 def mdl_compression(
     vectors: Float[np.ndarray, "example dim"],
-    labels: Shaped[np.ndarray, " example"],
+    labels: Shaped[np.ndarray, " label"],
     *,
     seed: int = 0,
     hidden: int = 128,
@@ -54,7 +54,7 @@ def mdl_compression(
 
 def online_code(
     vectors: Float[np.ndarray, "example dim"],
-    labels: Shaped[np.ndarray, " example"],
+    labels: Shaped[np.ndarray, " label"],
     *,
     seed: int = 0,
     hidden: int = 128,

@@ -1,6 +1,6 @@
 """Does the explanation mark what people marked? Precision@K, token F1, IOU, AUPRC.
 
-Sources: Precision@K, Qiang 2022 section 4; the others, DeYoung 2020 (ERASER) section 5, on tokens. Signed scores are
+Sources: Precision@K, Qiang 2022 section 4; the others, DeYoung 2020 (ERASER) section 4, on tokens. Signed scores are
 taken as they are (evidence for the explained class) unless `absolute`.
 """
 
@@ -95,7 +95,9 @@ def _rationale(case: Case, threshold: float, absolute: bool, special: bool) -> t
     return _kept(case, case.rationale >= threshold, absolute, special)
 
 
-def _kept(case: Case, wanted: Mask, absolute: bool, special: bool) -> tuple[Vector, Mask]:
+def _kept(
+    case: Case, wanted: Mask, absolute: bool, special: bool
+) -> tuple[Float[np.ndarray, " kept"], Bool[np.ndarray, " kept"]]:
     kept = np.ones(len(case.scores), dtype=bool) if special else ~case.special
     scores = np.abs(case.scores) if absolute else case.scores
     return scores[kept], wanted[kept]

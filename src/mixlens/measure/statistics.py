@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from math import factorial
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +18,7 @@ from scipy import stats
 from mixlens.errors import InputError, Undefined, UnknownOption
 
 Values = Float[np.ndarray, " example"]
+Others = Float[np.ndarray, " other"]  # as many, which is checked with an error of its own
 _NAN = float("nan")
 _CACHED = 4_000_000  # draws: 32 MB
 _EXACT = 8  # values: 8! = 40,320 orders
@@ -128,7 +128,7 @@ def summarise(values: Values, *, level: float = 0.95, resamples: int = 1000, see
     return Summary(n, len(values) - n, float(defined.mean()), float(defined.std()), float(low), float(high))
 
 
-def paired(a: Values, b: Values, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Paired:
+def paired(a: Values, b: Others, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Paired:
     """Compares two methods' values on the same texts, in the same order, by bootstrap over texts.
 
     p = 2 (1 + the fewer of the draws at or beyond 0 on either side) / (resamples + 1), at most 1; so never below
@@ -151,9 +151,9 @@ def paired(a: Values, b: Values, *, level: float = 0.95, resamples: int = 1000, 
 
 def permutation(
     x: Values,
-    y: Values,
+    y: Others,
     *,
-    statistic: Literal["pearson", "spearman"] = "pearson",
+    statistic: str = "pearson",
     samples: int = 100_000,
     seed: int = 0,
 ) -> Correlation:
@@ -198,7 +198,7 @@ def ranking(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    correction: Literal["none", "holm"] = "none",
+    correction: str = "none",
 ) -> Ranking:
     """Orders methods by mean and says which are told apart: a paired bootstrap's p is at most 1 - level.
 

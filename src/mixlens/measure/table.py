@@ -110,7 +110,7 @@ MEASURES: dict[str, Measure] = _table(
     Measure(
         "probes_needed",
         "tokens that are no cue and stand before the last that is",
-        f"{_MOHEBBI}, A.2",
+        f"{_MOHEBBI}, Figure A2",
         cue.probes_needed,
         "cue",
         False,

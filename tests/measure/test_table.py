@@ -1,0 +1,149 @@
+"""The table: names, facts, and what every measure does with odd inputs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import mixlens
+from mixlens.errors import InputError, UnknownMethod, UnknownOption
+from mixlens.measure import MEASURES, Case, Corpus, Curve, measure
+
+NAMES = (
+    "spearman kendall_tau pearson aopc log_odds comprehensiveness sufficiency kendall_confidence precision_at_k "
+    "cue_dot cue_ap probes_needed special_rank consistency token_f1 auprc iou mdl_compression anisotropy"
+).split()
+OF_A_TEXT = [name for name in NAMES if not isinstance(MEASURES[name], Corpus)]
+CURVES = [name for name in NAMES if isinstance(MEASURES[name], Curve)]
+
+
+def full(scores: list[float], special: list[int], marked: list[int]) -> Case:
+    """A case with all that any measure asks for."""
+    n = len(scores)
+    values, mask = np.array(scores, dtype=np.float64), np.array(marked, dtype=bool)
+    return Case(
+        scores=values,
+        special=np.array(special, dtype=bool),
+        pieces=tuple("abcdefgh"[:n]),
+        reference=np.arange(n, dtype=np.float64),
+        second=np.arange(n, dtype=np.float64) ** 2,
+        others=(np.arange(n, dtype=np.float64)[::-1].copy(),),
+        cue=mask,
+        rationale=mask.astype(np.float64),
+        answer=mask,
+        curve=np.log(np.array([0.8, 0.8, 0.5, 0.1])),
+    )
+
+
+def test_names_are_those_of_the_methods_page():
+    assert list(MEASURES) == NAMES
+    assert all(name == m.name for name, m in MEASURES.items())
+
+
+def test_facts():
+    facts = mixlens.measures()
+    assert [fact["name"] for fact in facts] == NAMES
+    for fact in facts:
+        assert fact["summary"] and fact["cite"] and fact["range"][0] < fact["range"][1]
+        assert set(fact) == set("name summary needs higher_is_better range per_layer options cite".split())
+    assert {f["name"] for f in facts if f["higher_is_better"] is False} == {
+        "log_odds",
+        "sufficiency",
+        "kendall_confidence",
+        "probes_needed",
+    }
+    assert {f["name"] for f in facts if f["higher_is_better"] is None} == {
+        "special_rank",
+        "mdl_compression",
+        "anisotropy",
+    }
+
+
+def test_importing_the_package_leaves_the_function():
+    assert callable(mixlens.measures)
+
+
+def test_unknown_names():
+    assert measure("aopc") is MEASURES["aopc"]
+    with pytest.raises(UnknownMethod, match="did you mean 'aopc'"):
+        measure("aopcc")
+    for name in OF_A_TEXT:
+        with pytest.raises(UnknownOption, match="has no option 'ks'"):
+            MEASURES[name](full([1, 2, 3], [0, 0, 0], [1, 0, 0]), ks=1)
+    with pytest.raises(UnknownOption):
+        MEASURES["mdl_compression"](np.zeros((2, 2)), np.zeros(2, dtype=int), sed=1)
+    with pytest.raises(UnknownOption):
+        MEASURES["aopc"].removed(full([1, 2], [0, 0], [1, 0]), level="tenths")
+
+
+@pytest.mark.parametrize("name", OF_A_TEXT)
+def test_what_is_needed_is_asked_for(name):
+    bare = Case(scores=np.array([1.0, 2.0]), special=np.array([False, False]))
+    if MEASURES[name].needs == "special":
+        assert MEASURES[name].given(bare)
+        return
+    assert not MEASURES[name].given(bare)
+    with pytest.raises(InputError, match=f"{name} needs {MEASURES[name].needs}"):
+        MEASURES[name](bare)
+
+
+ODD = {
+    "constant": ([1, 1, 1, 1], [1, 0, 0, 1], [0, 1, 0, 0]),
+    "all zero": ([0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 0, 0]),
+    "one token": ([2], [0], [1]),
+    "one special token": ([2], [1], [1]),
+    "nothing but special tokens": ([1, 2], [1, 1], [1, 0]),
+    "no token": ([], [], []),
+    "ties": ([2, 1, 2, 1, 0], [1, 0, 0, 0, 1], [0, 1, 1, 0, 0]),
+    "nothing marked": ([3, 1, 2], [0, 0, 0], [0, 0, 0]),
+    "all marked": ([3, 1, 2], [0, 0, 0], [1, 1, 1]),
+    "negative": ([-3, -1, -2], [0, 0, 0], [1, 0, 0]),
+    "huge": ([1e300, -1e300, 5e299], [0, 0, 0], [1, 0, 0]),
+    "tiny": ([5e-324, 0, 1e-323], [0, 0, 0], [1, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_TEXT)
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_texts_give_a_value_in_range_or_nan(name, kind):
+    m, given = MEASURES[name], full(*ODD[kind])
+    value = m(given)
+    assert math.isnan(value) or m.range[0] <= value <= m.range[1]
+    if isinstance(m, Curve):
+        for levels in ("tenths", "eraser", "attcat-code", (0.5,)):
+            sets = m.removed(given, levels=levels)
+            assert bool(sets) == given.removable.any()
+            assert all(given.removable[list(s)].all() and s == tuple(sorted(set(s))) for s in sets)
+
+
+UNDEFINED = {
+    "constant": {"spearman", "kendall_tau", "pearson", "consistency", "kendall_confidence"},
+    "all zero": {"spearman", "kendall_tau", "pearson", "consistency", "kendall_confidence", "cue_dot", "cue_ap"}
+    | {"probes_needed"},
+    "one token": {"spearman", "kendall_tau", "pearson", "consistency", "kendall_confidence", "special_rank"},
+    "nothing marked": {"precision_at_k", "cue_dot", "cue_ap", "probes_needed", "token_f1", "auprc", "iou"}
+    | {"special_rank"},
+    "all marked": {"special_rank"},
+}
+
+
+@pytest.mark.parametrize("kind", UNDEFINED)
+def test_which_are_undefined(kind):
+    given = full(*ODD[kind])
+    assert {name for name in OF_A_TEXT if math.isnan(MEASURES[name](given))} == UNDEFINED[kind]
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_curve_without_levels_is_undefined(name):
+    given = Case(scores=np.array([1.0]), special=np.array([True]), curve=np.array([-0.5]))
+    assert math.isnan(MEASURES[name](given))
+
+
+def test_lengths_that_do_not_fit():
+    two, three = np.array([1.0, 2.0]), np.array([False, False, False])
+    with pytest.raises(Exception):  # noqa: B017  the shape checker of the tests comes first
+        Case(scores=two, special=three)
+    with pytest.raises(InputError, match="pieces"):
+        Case(scores=two, special=three[:2], pieces=("a",))

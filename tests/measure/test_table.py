@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,6 +61,13 @@ def test_facts():
         "mdl_compression",
         "anisotropy",
     }
+
+
+def test_every_measure_has_a_card_that_says_where_it_is_undefined():
+    page = (Path(__file__).parents[2] / "docs" / "measures.md").read_text("utf-8")
+    cards = {name: card for card in page.split("\n## ") for name in re.findall(r"`(\w+)`", card.partition("\n")[0])}
+    assert set(cards) == set(NAMES)
+    assert all("Undefined" in cards[name] or "undefined" in cards[name] for name in NAMES)
 
 
 def test_importing_the_package_leaves_the_function():

@@ -1,0 +1,61 @@
+"""`mixlens reproduce`: a paper's table or figure, run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mixlens.cli.arguments import Debug
+from mixlens.cli.running import note, reported
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Without a name: the list.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the data files.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go; a killed run goes on there.")] = Path(
+        "reproduction"
+    ),
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="[ROLE=]MODEL", help="Another model, for one role or for all.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="At most N texts a data set: a quick look.")] = None,
+    device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu (the default), cuda ...")] = None,
+    batch_size: Annotated[int, typer.Option(metavar="N")] = 32,
+    debug: Debug = False,
+) -> None:
+    """Run a paper's table or figure again: our numbers beside the paper's, and which of its claims hold here."""
+    with reported(debug):
+        from mixlens.reproduce import REPRODUCTIONS
+        from mixlens.reproduce import reproduce as run
+
+        if name is None:
+            for key, what in REPRODUCTIONS.items():
+                typer.echo(f"{key:18} {what.cite}: {what.title}")
+            return
+        models = dict(_named(one) for one in model or [])
+        last: list[str] = []
+
+        def progress(part: str, done: int, total: int | None) -> None:
+            if last != [part] or done == total:
+                note(f"{part}: {done} of {total if total is not None else '?'}")
+                last[:] = [part]
+
+        page = run(
+            name,
+            out,
+            data=data,
+            limit=limit,
+            models=models,
+            device=device,
+            batch_size=batch_size,
+            progress=progress,
+        )
+        typer.echo(page.read_text(encoding="utf-8"))
+        note(f"written: {page.parent}")
+
+
+def _named(text: str) -> tuple[str, str]:
+    role, equals, model = text.partition("=")
+    return (role, model) if equals and "/" not in role else ("*", text)

@@ -1,0 +1,195 @@
+"""Ferrando et al. 2022 (ALTI): Table 2, Figures 3, 6, 7, and the maps of Figures 8 to 10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mixlens.attribute.target import Target
+from mixlens.decompose import Block
+from mixlens.measure.corpus import anisotropy
+from mixlens.measure.statistics import resampled
+from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values
+from mixlens.reproduce.study import Study
+
+ROLLOUTS = {"Attn Rollout": "attention_rollout", "Norm Rollout": "norm_rollout", "ALTI": "alti"}
+_METHODS: list[Method] = [(label, method, {}) for label, method in ROLLOUTS.items()]
+_SAMPLES = 500  # the paper's
+_ABSOLUTE = {"absolute": True}
+
+
+def table2(study: Study) -> Findings:
+    """Spearman with grad_l2 of the probability (SST-2), and with blank-out at [MASK] (SVA)."""
+    sst2 = study.evaluate(
+        "table2-sst2",
+        "sst2",
+        study.rows("sst2/dev.jsonl", at_most=_SAMPLES),
+        _METHODS,
+        ("spearman:grad_l2",),
+        target=Target(of="prob"),
+    )
+    sva = study.evaluate(
+        "table2-sva",
+        "masked_verb",
+        study.rows("sva/test.jsonl", at_most=_SAMPLES),
+        _METHODS,
+        ("spearman:blank_out",),
+        task="agreement",
+        options={"blank_out": {"replace": "mask", "absolute": True}},
+    )
+    columns = {"SST-2, grad_l2": sst2, "SVA, blank-out": sva}
+    values: dict[tuple[str, str], Values | Number] = {
+        (label, name): table.values("spearman", label) for name, table in columns.items() for label in ROLLOUTS
+    }
+    published = {"SST-2, grad_l2": (-0.03, 0.41, 0.55), "SVA, blank-out": (-0.02, 0.19, 0.40)}
+    paper = {(m, c): v for c, column in published.items() for m, v in zip(ROLLOUTS, column, strict=True)}
+    panel = Panel(
+        "Spearman with a reference", tuple(ROLLOUTS), tuple(columns), values, paper, resamples=study.resamples
+    )
+    claims = [panel.beats(f"ALTI outperforms the other rollouts ({c})", c, "ALTI") for c in columns]
+    notes = (
+        "The paper's column is BERT's. SVA: the paper's masked LM is not tuned, ours is tuned to prefer the right "
+        "number, so its probability is that among target and foil; the verb is blanked out along with the rest.",
+    )
+    return Findings((panel,), tuple(claims), notes)
+
+
+def figure3(study: Study) -> Findings:
+    """Anisotropy: mean cosine of vectors of different texts, of LN1's outputs and of the transformed vectors."""
+    lens = study.lens("sst2")
+    rows = study.rows("sst2/dev.jsonl", at_most=_SAMPLES)
+    kinds: dict[str, Callable[[Block], Tensor]] = {"outputs y_i": _outputs, "transformed T_i(x_j)": _transformed}
+    values: dict[tuple[str, str], Values | Number] = {}
+    layers: tuple[str, ...] = ()
+    for done, (kind, on_block) in enumerate(kinds.items(), 1):
+        texts, _ = lens._encode([row["text"] for row in rows], False)
+        # One text at a time: padded rows would be counted.
+        ran = lens.through(texts, on_block, square=False, batch_size=1)
+        layers = tuple(str(k + 1) for k in range(len(ran[0].layers)))
+        for k, layer in enumerate(layers):
+            sums = np.stack([one.layers[k].double().sum(0).numpy() for one in ran])
+            each = np.array([len(one.tokens) ** (1 if on_block is _outputs else 2) for one in ran])
+            low, high = resampled(partial(anisotropy, sums, each), len(each), resamples=study.resamples)
+            values[kind, layer] = Number(anisotropy(sums, each), low, high, len(each))
+        if study.progress is not None:
+            study.progress("figure3", done, len(kinds))
+    panel = Panel(
+        "Mean cosine of vectors of different texts",
+        tuple(kinds),
+        layers,
+        values,
+        better={k: 0 for k in layers},
+        shape="lines",
+    )
+    first, last = (values["transformed T_i(x_j)", k] for k in (layers[0], layers[-1]))
+    outputs = [values["outputs y_i", k] for k in layers]
+    inner = [values["transformed T_i(x_j)", k] for k in layers]
+    assert isinstance(first, Number) and isinstance(last, Number)
+    below = [
+        isinstance(a, Number) and isinstance(b, Number) and a.high < b.low for a, b in zip(inner, outputs, strict=True)
+    ]
+    claims = (
+        Claim(
+            "Transformed vectors are less anisotropic than the block's outputs, in every layer",
+            "holds" if all(below) else "undecided" if any(below) else "reversed",
+            f"intervals apart in {sum(below)} of {len(below)} layers",
+        ),
+        Claim(
+            "In the first layer the transformed vectors are almost isotropic",
+            "holds" if abs(first.mean) < 0.1 else "reversed",
+            f'{first.mean:.3f} [{first.low:.3f}, {first.high:.3f}]; "almost" is taken as below 0.1',
+        ),
+    )
+    note = "Exact over all pairs of different texts, not over a sample of pairs."
+    return Findings((panel,), claims, (note,))
+
+
+def _outputs(block: Block) -> Tensor:
+    """(1, token, dim): the unit vectors of LN1's outputs."""
+    return torch.nn.functional.normalize(block.result("ln1").double(), dim=-1)
+
+
+def _transformed(block: Block) -> Tensor:
+    """(1, query, dim): the unit vectors of the terms through LN1, summed over the keys."""
+    out = torch.zeros_like(block.x, dtype=torch.float64)
+    for rows, _, vectors in block.terms("ln1").chunks():
+        out[:, rows] += torch.nn.functional.normalize(vectors.double(), dim=-1).sum(2)
+    return out
+
+
+def figure6(study: Study) -> Findings:
+    """Rank / n of [CLS], [SEP], comma and full stop (1: the most important token)."""
+    rows = study.rows("sst2/dev.jsonl")
+    of = {"[CLS]": "cls", "[SEP]": "sep", ",": "comma", ".": "full_stop"}
+    methods: list[Method] = [*_METHODS, ("grad_l2", "grad_l2", {})]
+    labels = {f"rank of {token}": token for token in of}
+    table = study.evaluate(
+        "figure6",
+        "sst2",
+        rows,
+        methods,
+        [(label, "special_rank", {"of": of[token]}) for label, token in labels.items()],
+        target=Target(of="prob"),
+    )
+    names = tuple(label for label, _, _ in methods)
+    values = {(m, token): table.values(label, m) for m in names for label, token in labels.items()}
+    panel = Panel(
+        "Rank of special tokens (1: the highest score)",
+        names,
+        tuple(of),
+        values,
+        better={t: -1 for t in of},
+        resamples=study.resamples,
+    )
+    claims = [panel.beats(f"ALTI ranks {t} lower than the others do", t, "ALTI") for t in of]
+    return Findings((panel,), tuple(claims), ("Texts without the token are left out of its column.",))
+
+
+def figure7(study: Study) -> Findings:
+    """Spearman of two models' scores on texts that both label alike."""
+    methods: list[Method] = [
+        ("ALTI", "alti", {}),
+        ("grad_l2", "grad_l2", {}),
+        ("grad x input", "grad_x_input", _ABSOLUTE),
+        ("IG", "integrated_gradients", {"absolute": True, "tolerance": float("inf")}),
+    ]
+    table = study.evaluate(
+        "figure7",
+        "sst2",
+        study.rows("sst2/dev.jsonl", at_most=_SAMPLES),
+        methods,
+        ("consistency",),
+        second=study.lens("sst2_cut"),
+        target=Target(of="prob"),
+    )
+    names = tuple(label for label, _, _ in methods)
+    values = {(m, "consistency"): table.values("consistency", m) for m in names}
+    panel = Panel("Consistency of two models", names, ("consistency",), values, resamples=study.resamples)
+    claims = (
+        panel.beats("ALTI is the most consistent", "consistency", "ALTI"),
+        panel.beats("grad_l2 follows behind", "consistency", "grad_l2", ["grad x input", "IG"]),
+    )
+    note = "The paper's two models are BERT and DistilBERT, ours the tuned MiniLM and its tuned three-layer cut."
+    return Findings((panel,), claims, (note,))
+
+
+def figures8to10(study: Study) -> Findings:
+    """Maps of all layers together by the three rollouts, for three sentences."""
+    lens = study.lens("sst2")
+    texts = (
+        "a clever blend of fact and fiction .",  # the paper's Figure 5
+        "the plot is thin , but the actors are a joy to watch .",
+        "nothing in this film is worth two hours of your life .",
+    )
+    pictures = {}
+    for number, text in enumerate(texts, 1):
+        for label, method in ROLLOUTS.items():
+            mixing = {"attention_rollout": "attention", "norm_rollout": "norm_resln"}.get(method, method)
+            maps = lens.mixing(text, method=mixing)
+            maps = maps.normalized() if method == "norm_rollout" else maps
+            pictures[f"{label}, sentence {number}"] = maps.rollout().layer(-1).plot
+    return Findings((), (), ("Rows are the last layer's tokens, columns the input.",), pictures)

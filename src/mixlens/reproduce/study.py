@@ -1,0 +1,84 @@
+"""What a reproduction is run with: models, data, how many texts, and where results are kept."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mixlens
+from mixlens.errors import DataError
+from mixlens.evaluation import Table, evaluate
+
+Row = dict[str, Any]
+Progress = Callable[[str, int, "int | None"], None]
+
+
+@dataclass(eq=False)
+class Study:
+    """One run of one reproduction. `models`: role -> model, for other models than the embedded ones."""
+
+    name: str
+    data: Path | None
+    out: Path
+    limit: int | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    device: str | None = None
+    batch_size: int = 32
+    resamples: int = 1000
+    progress: Progress | None = None
+    used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
+    counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
+    _lenses: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def lens(self, role: str) -> Any:
+        """The lens on the model of a role ("sst2", "agreement" ...): the embedded one unless another was named."""
+        if role not in self._lenses:
+            wanted = self.models.get(role, self.models.get("*"))
+            found = mixlens.load(wanted if wanted is not None else f"mixlens:{role}")
+            if self.device is not None:
+                found.model.to(self.device)
+            self._lenses[role] = found
+            self.used[role] = found.name
+        return self._lenses[role]
+
+    def rows(self, file: str, keep: Callable[[Row, int], bool] | None = None, at_most: int | None = None) -> list[Row]:
+        """The rows of a file of the data folder (or of its `.gz`), in order, no more than asked for.
+
+        `keep(row, number)` chooses. Raises DataError where there is no folder or no such file.
+        """
+        if self.data is None:
+            raise DataError(
+                f"{self.name} needs {file}, which has no licence that would let us bring it along; give the folder "
+                "that holds it with --data DIR (docs/reproduction.md says which files, and where they are from)"
+            )
+        path = next((p for p in (self.data / file, self.data / f"{file}.gz") if p.is_file()), None)
+        if path is None:
+            raise DataError(f"expected the file {self.data / file} (or {file}.gz) for {self.name}, found none")
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+            every = [json.loads(line) for line in lines]
+        chosen = [row for number, row in enumerate(every) if keep is None or keep(row, number)]
+        chosen = chosen[: min(self.limit or len(chosen), at_most or len(chosen))]
+        self.counted[file] = len(chosen)
+        return chosen
+
+    def evaluate(
+        self, part: str, role: str, data: Any, methods: Sequence[Any], measures: Sequence[Any], **how: Any
+    ) -> Table:
+        """`mixlens.evaluate`, kept under the study's own folder, so that a killed run goes on."""
+        report = None if self.progress is None else (lambda done, total: self.progress(part, done, total))  # type: ignore[misc]
+        lens = self.lens(role)
+        return evaluate(
+            lens,
+            data,
+            methods,
+            measures,
+            self.out / "runs" / part,
+            batch_size=how.pop("batch_size", self.batch_size),
+            resamples=self.resamples,
+            progress=report,
+            **how,
+        )

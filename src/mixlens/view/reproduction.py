@@ -1,0 +1,82 @@
+"""Figures of reproductions: methods by columns as coloured cells, or lines over layers with their intervals."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from mixlens.view.figures import save
+
+
+def panel(panel: Any, path: str | os.PathLike[str] | None = None) -> Figure:
+    """A panel (see `reproduce.findings.Panel`) in its own shape; written to `path` if given."""
+    figure = _lines(panel) if panel.shape == "lines" else _cells(panel)
+    if path is not None:
+        save(figure, path)
+    return figure
+
+
+def _means(panel: Any) -> np.ndarray:
+    out = np.full((len(panel.rows), len(panel.columns)), np.nan)
+    for r, row in enumerate(panel.rows):
+        for c, column in enumerate(panel.columns):
+            found = panel.summary(row, column)
+            if found is not None:
+                out[r, c] = found.mean
+    return out
+
+
+def _cells(panel: Any) -> Figure:
+    """Each column has its own scale: the best cell is darkest, whichever direction is better."""
+    means = _means(panel)
+    rows, columns = means.shape
+    figure = Figure(figsize=(2.4 + 0.85 * columns, 1.3 + 0.34 * rows), layout="constrained")
+    axes = figure.add_subplot()
+    shades = np.zeros_like(means)
+    for c, column in enumerate(panel.columns):
+        sign = panel.better.get(column, 1)
+        values = np.abs(means[:, c]) if sign == 0 else sign * means[:, c]
+        low, high = np.nanmin(values), np.nanmax(values)
+        shades[:, c] = (values - low) / (high - low) if high > low else 0.5
+    axes.imshow(shades, cmap="Blues", vmin=-0.1, vmax=1.3, aspect="auto")
+    for r in range(rows):
+        for c in range(columns):
+            if math.isfinite(means[r, c]):
+                colour = "white" if shades[r, c] > 0.8 else "black"
+                axes.text(c, r, f"{means[r, c]:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
+    axes.set_xticks(
+        range(columns),
+        panel.columns,
+        rotation=30 if max(map(len, panel.columns)) > 6 else 0,
+        ha="right" if max(map(len, panel.columns)) > 6 else "center",
+        fontsize=8,
+    )
+    axes.set_yticks(range(rows), panel.rows, fontsize=8)
+    axes.set_title(panel.title, fontsize=9)
+    return figure
+
+
+def _lines(panel: Any) -> Figure:
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    colours = matplotlib.color_sequences["tab10"] if len(panel.rows) <= 10 else matplotlib.color_sequences["tab20"]
+    at = np.arange(len(panel.columns))
+    for r, row in enumerate(panel.rows):
+        found = [panel.summary(row, column) for column in panel.columns]
+        means, low, high = (
+            np.array([np.nan if f is None else getattr(f, name) for f in found]) for name in ("mean", "low", "high")
+        )
+        axes.plot(at, means, marker="o", markersize=3, color=colours[r], label=row, linewidth=1.4)
+        axes.fill_between(at, low, high, color=colours[r], alpha=0.18, linewidth=0)
+    axes.set_xticks(at, panel.columns, fontsize=8)
+    axes.set_xlabel("layer", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.set_title(panel.title, fontsize=9)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7, frameon=False, loc="best")
+    return figure

@@ -117,6 +117,8 @@ def test_shares_of_annotators():
     given = Case(array([3, 2, 1]), np.zeros(3, dtype=bool), rationale=array([1 / 3, 1 / 2, 1]))
     assert measure("token_f1")(given, top=1) == 0
     assert measure("token_f1")(given, top=1, threshold=0.3) == 0.5
+    assert measure("token_f1")(given) == 0.5  # two tokens are marked by half of them at least
+    assert measure("token_f1")(given, threshold=0.6) == 0
     for threshold in (0, 1.5):
         with pytest.raises(UnknownOption, match="threshold"):
             measure("iou")(given, threshold=threshold)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mixlens.errors import UnknownOption
-from mixlens.measure import Case, measure
+from mixlens.measure import Case, measure, ranks
 from mixlens.measure.ranks import correlation, rank_correlation, tau_b
 
 vectors = st.integers(2, 12).flatmap(
@@ -49,6 +49,14 @@ def test_against_scipy_and_the_formula(pair):
     assert got[0] == pytest.approx(np.corrcoef(a, b)[0, 1], abs=1e-12)
     assert got[1] == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
     assert got[2] == pytest.approx(literal_tau_b(a, b), abs=1e-12)
+
+
+def test_long_texts_go_through_scipy_and_agree(monkeypatch):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(9, size=(2, 60)).astype(np.float64)
+    short = tau_b(a, b)
+    monkeypatch.setattr(ranks, "_FEW", 50)
+    assert tau_b(a, b) == pytest.approx(short, abs=1e-12) == pytest.approx(literal_tau_b(a, b), abs=1e-12)
 
 
 @given(vectors)

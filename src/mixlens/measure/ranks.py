@@ -13,6 +13,7 @@ from mixlens.measure.case import Case
 
 Vector = Float[np.ndarray, " token"]
 _NAN = float("nan")
+_FEW = 200  # tokens: comparing all pairs is faster than scipy, which also makes a p, up to here
 _MARKS = ("##", "Ġ", "▁", "Ċ")  # how tokenizers write that a piece goes on or begins a word
 _ROLES = {"comma": {",", "、", "\uff0c"}, "full_stop": {".", "。", "\uff0e"}}
 
@@ -29,14 +30,28 @@ def rank_correlation(a: Vector, b: Vector) -> float:
     """Spearman's rho, ties with their average rank (scipy's); NaN for fewer than two tokens or a constant vector."""
     if constant(a) or constant(b):
         return _NAN
-    return correlation(stats.rankdata(a), stats.rankdata(b))
+    return correlation(average_ranks(a), average_ranks(b))
 
 
 def tau_b(a: Vector, b: Vector) -> float:
     """Kendall's tau-b; NaN for fewer than two tokens or a constant vector."""
     if constant(a) or constant(b):
         return _NAN
-    return float(stats.kendalltau(a, b, variant="b").statistic)
+    if len(a) > _FEW:
+        return float(stats.kendalltau(a, b, variant="b").statistic)
+    x, y = _signs(a), _signs(b)
+    return float(np.clip((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()), -1, 1))
+
+
+def average_ranks(values: Vector) -> Vector:
+    """1 for the lowest value, n for the highest, ties with their average rank; scipy's `rankdata`, but faster."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+
+
+def _signs(values: Vector) -> Float[np.ndarray, "token token"]:
+    """1 where a token's value is above another's, -1 where below; differences could overflow."""
+    return (values[:, None] > values).astype(np.float64) - (values[:, None] < values)
 
 
 def constant(values: Vector) -> bool:
@@ -77,7 +92,7 @@ def special_rank(case: Case, *, of: str = "special") -> float:
     which = _chosen(case, of)
     if not which.any():
         return _NAN
-    return float((stats.rankdata(-case.scores) / len(case.scores))[which].mean())
+    return float((average_ranks(-case.scores) / len(case.scores))[which].mean())
 
 
 def _chosen(case: Case, of: str) -> Bool[np.ndarray, " token"]:

@@ -13,9 +13,9 @@ from math import factorial
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 from mixlens.errors import InputError, Undefined, UnknownOption
+from mixlens.measure.ranks import average_ranks
 
 Values = Float[np.ndarray, " example"]
 Others = Float[np.ndarray, " other"]  # as many, which is checked with an error of its own
@@ -173,7 +173,7 @@ def permutation(
     if n < 2 or (x == x[0]).all() or (y == y[0]).all():
         return Correlation(n, _NAN, _NAN, n <= _EXACT)
     if statistic == "spearman":
-        x, y = stats.rankdata(x), stats.rankdata(y)
+        x, y = average_ranks(x), average_ranks(y)
     x, y = (v / np.abs(v).max() for v in (x - x.mean(), y - y.mean()))
     x, y = x / np.linalg.norm(x), y / np.linalg.norm(y)
     value = float(np.clip(x @ y, -1, 1))

@@ -12,8 +12,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mixlens.errors import ResultFileError, RunChanged
 from mixlens.evaluation.chunk import Record
@@ -25,16 +26,16 @@ MANIFEST, RESULTS = "manifest.json", "results.jsonl"
 
 @dataclass(frozen=True)
 class Mark:
-    """What a closed chunk says: its number in its window, the window's, and, where it is the last, of all rows so far.
+    """What a closed chunk says: its window, its number there, whether it is the last of it.
 
-    `rows`: how many were read, `hash`: of their content.
+    `rows`: how many were read when its window was, `hash`: of their content.
     """
 
     window: int
     chunk: int
     last: bool
-    rows: int = 0
-    hash: str = ""
+    rows: int
+    hash: str
 
 
 class Log:
@@ -44,7 +45,7 @@ class Log:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self.file: IO[bytes] = open(folder / RESULTS, "ab")  # noqa: SIM115
+            self.file: BufferedWriter = open(folder / RESULTS, "ab")  # noqa: SIM115
         except OSError as error:
             raise ResultFileError(f"expected a folder to write to, got: {error}; check rights and space") from error
         try:
@@ -122,7 +123,7 @@ def _line(record: Record) -> str:
     return json.dumps({**out, **facts, **({"errors": dict(record.errors)} if record.errors else {}), "v": values})
 
 
-def _lock(file: IO[bytes], folder: Path) -> None:
+def _lock(file: BufferedWriter, folder: Path) -> None:
     try:
         import fcntl
     except ImportError:  # no such lock on this system

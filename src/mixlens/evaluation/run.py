@@ -12,8 +12,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, RunChanged, UnknownOption
@@ -27,6 +29,7 @@ from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 
 WINDOW, CHUNK = 1024, 64
+END = -1  # the window of the mark that closes the run
 METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 MEASURES = ("spearman", "aopc")
 
@@ -77,14 +80,21 @@ def evaluate(
     rows = source(data)
     setting = Setting(lens, plan, target, batch_size, second)
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
-    kept = None if out is not None else TemporaryDirectory(prefix="mixlens-")
-    folder = Path(out if out is not None else kept.name if kept else "")
-    log = Log(folder, manifest)
+    folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)
     try:
-        _run(setting, kind, rows, log, limit, truncate, progress)
-    finally:
-        log.close()
-    return tabulate(folder, level=level, resamples=resamples, seed=seed, kept=kept)
+        log = Log(folder, manifest)
+        try:
+            _run(setting, kind, rows, log, limit, truncate, progress)
+        finally:
+            log.close()
+        table = tabulate(folder, level=level, resamples=resamples, seed=seed)
+    except BaseException:
+        if out is None:
+            rmtree(folder, ignore_errors=True)
+        raise
+    if out is None:
+        finalize(table, rmtree, folder, ignore_errors=True)  # gone with the table
+    return table
 
 
 def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +144,8 @@ def _run(
 ) -> None:
     total = rows.count if limit is None else limit if rows.count is None else min(limit, rows.count)
     closed = {(mark.window, mark.chunk): mark for mark in log.marks}
-    whole = {mark.window: mark for mark in log.marks if mark.last}
+    windows = {mark.window: mark for mark in log.marks if mark.window >= 0}
+    end = next((mark for mark in log.marks if mark.window == END), None)
     sha, done = hashlib.sha256(), 0
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
     report = progress or (lambda done, total: None)
@@ -143,8 +154,10 @@ def _run(
     for window, some in enumerate(_windows(rows, limit)):
         for _, row in some:
             sha.update(digest(row))
-        if window in whole:
-            _same(whole[window], done + len(some), sha.hexdigest(), log)
+        now = (done + len(some), sha.hexdigest())
+        if window in windows or end is not None:
+            _same(windows.get(window, end), now, log)
+        if window in windows and windows[window].last:
             done += len(some)
             report(done, total)
             continue
@@ -154,27 +167,28 @@ def _run(
         groups = [good[start : start + CHUNK] for start in range(0, len(good), CHUNK)] or [[]]
         for chunk, members in enumerate(groups):
             size = len(members) + (len(bad) if chunk == 0 else 0)
-            last = chunk == len(groups) - 1
-            mark = Mark(window, chunk, last, done + size if last else 0, sha.hexdigest() if last else "")
+            mark = Mark(window, chunk, chunk == len(groups) - 1, *now)
             if (window, chunk) not in closed:
                 found = records(setting, members, lambda share, at=done, n=size: report(at + int(share * n), total))  # type: ignore[misc]
                 log.append([*(bad if chunk == 0 else []), *found], mark)
             done += size
             report(done, total)
-    if whole and max(whole) > window:
-        raise RunChanged(
-            f"expected the data of the run in {log.folder}, at least {whole[max(whole)].rows} rows, got {done}; give "
-            "the new run another folder (out=)"
-        )
     if done == 0:
         raise DataError(f"expected at least one row of {rows.name}, got none")
+    if windows and max(windows) > window:
+        _same(windows[max(windows)], (done, sha.hexdigest()), log)
+    if end is None:
+        log.append([], Mark(END, 0, True, done, sha.hexdigest()))
+    else:
+        _same(end, (done, sha.hexdigest()), log)
 
 
-def _same(mark: Mark, rows: int, sha: str, log: Log) -> None:
-    if (mark.rows, mark.hash) != (rows, sha):
+def _same(mark: Mark | None, now: tuple[int, str], log: Log) -> None:
+    """Raises RunChanged where the rows so far are not those that were read when the mark was made."""
+    if mark is not None and (mark.rows, mark.hash) != now:
         raise RunChanged(
-            f"expected the data of the run in {log.folder}, got other rows among the first {max(rows, mark.rows)}; "
-            "give the new run another folder (out=)"
+            f"expected the data of the run in {log.folder}, got other rows: its first {mark.rows} are not these "
+            f"{now[0]}; give the new run another folder (out=)"
         )
 
 

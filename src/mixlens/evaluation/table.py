@@ -67,7 +67,6 @@ class Table:
     resamples: int = 1000
     seed: int = 0
     array: NDArray[np.float64] = field(repr=False, default_factory=lambda: np.empty((0, 0)))
-    kept: Any = field(repr=False, default=None)  # the temporary folder, gone with the table
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -238,16 +237,16 @@ class Table:
         return np.array(self.array[place])
 
 
-def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: int = 0, kept: Any = None) -> Table:
+def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Table:
     """The table of a run's folder; also written to table.csv there. Raises ResultFileError."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ResultFileError(f"expected the folder of a run, got {folder}: {error}") from None
     array, errors = _gather(folder, manifest)
-    table = Table((), manifest, folder, level, resamples, seed, array, kept)
+    table = Table((), manifest, folder, level, resamples, seed, array)
     rows = tuple(_rows(table, errors))
-    table = Table(rows, manifest, folder, level, resamples, seed, array, kept)
+    table = Table(rows, manifest, folder, level, resamples, seed, array)
     table.to_csv(folder / CSV)
     return table
 
@@ -262,11 +261,8 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
         held: list[tuple[int, Sequence[float | None]]] = []
 
         def put() -> None:
-            held.sort()
-            for start in range(0, len(held), 64):
-                some = held[start : start + 64]
-                block = np.array([v for _, v in some], dtype=np.float64).T
-                array[:, [i for i, _ in some]] = block
+            if held:
+                array[:, [i for i, _ in held]] = np.array([v for _, v in held], dtype=np.float64).T
             held.clear()
 
         for line in lines(folder):
@@ -276,7 +272,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
             for name in line.get("errors", ()):
                 errors[name] = errors.get(name, 0) + 1
             held.append((line["i"], line["v"]))
-            if len(held) == 1024:
+            if len(held) == 64:
                 put()
         put()
         array.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -92,6 +93,12 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
             raise UnknownOption(f"{name} would ignore the option {option!r}; {has}")
 
 
+@cache
+def _version(package: str) -> str:
+    """Read from a file of hundreds of lines: once, not for every text."""
+    return version(package)
+
+
 def provenance(lens: Any, tokens: Tokens) -> dict[str, Any]:
     """Where a result comes from: model, versions, how far the self-check was off, what was cut."""
     import mixlens
@@ -101,8 +108,8 @@ def provenance(lens: Any, tokens: Tokens) -> dict[str, Any]:
         "architecture": lens.model.config.model_type,
         "dtype": str(lens.model.dtype).removeprefix("torch."),
         "mixlens": mixlens.__version__,
-        "transformers": version("transformers"),
-        "torch": version("torch"),
+        "transformers": _version("transformers"),
+        "torch": _version("torch"),
         "self_check": lens.self_check_residual,
         **({"dropped": tokens.dropped} if tokens.dropped else {}),
     }

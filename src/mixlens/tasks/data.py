@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mixlens.capture.text import Words
 from mixlens.errors import DataError, MissingExtra
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-_READERS: dict[str, Callable[[IO[str]], Iterator[Any]]] = {}
+_READERS: dict[str, Callable[[io.TextIOWrapper], Iterator[Any]]] = {}
 
 
 def _named(name: str) -> Source:
@@ -132,14 +132,14 @@ def _file(path: Path) -> Source:
         raise DataError(f"expected a whole file, got: {error}; {path} cannot be read") from None
 
 
-def _sha256(file: IO[bytes]) -> str:
+def _sha256(file: io.BufferedReader) -> str:
     sha = hashlib.sha256()
     while block := file.read(1 << 20):
         sha.update(block)
     return sha.hexdigest()
 
 
-def _jsonl(file: IO[str]) -> Iterator[Any]:
+def _jsonl(file: io.TextIOWrapper) -> Iterator[Any]:
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
@@ -149,7 +149,7 @@ def _jsonl(file: IO[str]) -> Iterator[Any]:
             yield DataError(f"expected JSON in line {number}, got {line.strip()[:40]!r} ({error})")
 
 
-def _json(file: IO[str]) -> Iterator[Any]:
+def _json(file: io.TextIOWrapper) -> Iterator[Any]:
     try:
         rows = json.load(file)
     except ValueError as error:
@@ -159,8 +159,8 @@ def _json(file: IO[str]) -> Iterator[Any]:
     yield from rows
 
 
-def _delimited(sign: str) -> Callable[[IO[str]], Iterator[Any]]:
-    def rows(file: IO[str]) -> Iterator[Any]:
+def _delimited(sign: str) -> Callable[[io.TextIOWrapper], Iterator[Any]]:
+    def rows(file: io.TextIOWrapper) -> Iterator[Any]:
         csv.field_size_limit(1 << 30)
         table = csv.DictReader(file, delimiter=sign, strict=True)
         while True:

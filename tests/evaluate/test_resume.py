@@ -1,0 +1,168 @@
+"""A run that is killed ends with the very table of an undisturbed one; a changed run is refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import mixlens
+from mixlens.errors import DataError, ResultFileError, RunChanged
+from mixlens.evaluation import log, run
+
+TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
+HOW: dict[str, Any] = {"methods": ["alti", "saliency"], "measures": ["spearman", "aopc"], "resamples": 20}
+
+
+@pytest.fixture(scope="module")
+def lens(tiny_bert_folder: Path) -> mixlens.Lens:
+    return mixlens.load(str(tiny_bert_folder))
+
+
+def test_killed_at_several_points(tiny_bert_folder: Path, tmp_path: Path) -> None:
+    driver = Path(__file__).with_name("killing.py")
+    paths = os.pathsep.join([str(Path(mixlens.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(driver), str(tiny_bert_folder), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert done.returncode == 0, done.stderr
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert names == ["undisturbed", "once", "often", "torn", "from"]
+    digests = {tuple(line.split()[-3:]) for line in done.stdout.splitlines()}
+    assert len(digests) == 1, done.stdout
+    table = (tmp_path / "undisturbed" / "table.csv").read_text("utf-8")
+    assert len(table.splitlines()) == 3
+    assert ",2," in table  # the empty text and the one that is too long
+
+
+def test_a_finished_run_computes_nothing(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    monkeypatch.setattr(run, "records", None)
+    again = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    assert again.rows == first.rows
+
+
+def test_in_memory_is_the_same_table(lens: mixlens.Lens, tmp_path: Path) -> None:
+    kept = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    held = mixlens.evaluate(lens, TEXTS, **HOW)
+    assert held.to_csv() == kept.to_csv() == (tmp_path / "run" / "table.csv").read_text("utf-8")
+    folder = held.folder
+    assert folder.is_dir()
+    del held
+    assert not folder.exists()
+
+
+def test_intervals_may_be_made_anew(lens: mixlens.Lens, tmp_path: Path) -> None:
+    one = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", level=0.5, **HOW)
+    two = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", level=0.99, **HOW)
+    assert [r.mean for r in one] == [r.mean for r in two]
+    assert one.rows[0].low > two.rows[0].low  # type: ignore[operator]
+
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "methods": ({"methods": ["alti", "attcat"]}, "methods.attcat"),
+    "measures": ({"measures": ["spearman"]}, "measures.aopc"),
+    "reference": ({"reference": "grad_l2"}, "measures.spearman:grad_l2"),
+    "option": ({"options": {"alti": {"p": 2}}}, "methods.alti.options.p was null, is 2"),
+    "measure's option": ({"options": {"aopc": {"replace": "pad"}}}, 'replace was "delete", is "pad"'),
+    "target": ({"target": "positive"}, 'target was null, is "positive"'),
+    "seed": ({"seed": 1}, "methods.random.options.seed was 0, is 1"),
+    "batch_size": ({"batch_size": 3}, "batch_size was 32, is 3"),
+    "limit": ({"limit": 2}, "limit was null, is 2"),
+    "layers": ({"layers": "each"}, 'layers was null, is "each"'),
+    "task": ({"task": mixlens.task("classification", text="words")}, "task.fields.text"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_options_are_named(name: str, lens: mixlens.Lens, tmp_path: Path) -> None:
+    changed, says = CHANGES[name]
+    mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(RunChanged) as error:
+        mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **{**HOW, **changed})
+    assert says in str(error.value)
+    assert "another folder (out=)" in str(error.value)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_changed_weights_are_named(lens: mixlens.Lens, tiny_bert_folder: Path, tmp_path: Path) -> None:
+    mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    other = mixlens.load(str(tiny_bert_folder))
+    with torch.no_grad():
+        other.model.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
+    with pytest.raises(RunChanged, match=r"model\.weights was"):
+        mixlens.evaluate(other, TEXTS, out=tmp_path / "run", **HOW)
+    swapped = mixlens.load(str(tiny_bert_folder))
+    with torch.no_grad():  # the same numbers in another order
+        bias = swapped.model.bert.encoder.layer[0].output.dense.bias
+        bias.copy_(bias.flip(0).clone())
+    with pytest.raises(RunChanged, match=r"model\.weights was"):
+        mixlens.evaluate(swapped, TEXTS, out=tmp_path / "run", **HOW)
+
+
+@pytest.mark.parametrize("changed", [[*TEXTS[:3], "bad film"], TEXTS[:3], [*TEXTS, "bad"]], ids=["row", "less", "more"])
+def test_changed_rows_are_refused(
+    changed: list[str], lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "WINDOW", 2)
+    mixlens.evaluate(lens, iter(TEXTS), out=tmp_path / "run", **HOW)
+    with pytest.raises(RunChanged, match="expected the data of the run"):
+        mixlens.evaluate(lens, iter(changed), out=tmp_path / "run", **HOW)
+    file = tmp_path / "data.jsonl"
+    file.write_text("".join(json.dumps({"text": t}) + "\n" for t in TEXTS), "utf-8")
+    mixlens.evaluate(lens, file, out=tmp_path / "file", **HOW)
+    file.write_text("".join(json.dumps({"text": t}) + "\n" for t in changed), "utf-8")
+    with pytest.raises(RunChanged, match=r"data\.fingerprint was"):
+        mixlens.evaluate(lens, file, out=tmp_path / "file", **HOW)
+
+
+def test_rows_that_changed_while_it_was_down(
+    lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped within a window: the rows of that window's finished chunks are not known again by a digest of it."""
+    monkeypatch.setattr(run, "CHUNK", 2)
+
+    def stop(done: int, total: int | None) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mixlens.evaluate(lens, iter(TEXTS), out=tmp_path / "run", progress=stop, **HOW)
+    assert list(log.lines(tmp_path / "run"))
+    with pytest.raises(RunChanged, match="expected the data of the run"):
+        mixlens.evaluate(lens, iter([*TEXTS[:3], "good"]), out=tmp_path / "run", **HOW)
+
+
+def test_one_process_at_a_time(lens: mixlens.Lens, tmp_path: Path) -> None:
+    def data() -> Iterator[str]:
+        with pytest.raises(ResultFileError, match="another process is writing"):
+            mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+        yield from TEXTS
+
+    mixlens.evaluate(lens, data(), out=tmp_path / "run", **HOW)
+
+
+def test_folders_that_are_no_runs(lens: mixlens.Lens, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.jsonl").write_text("{}\n")
+    with pytest.raises(RunChanged, match=r"without a manifest\.json"):
+        mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    (tmp_path / "run" / "manifest.json").write_text("no")
+    with pytest.raises(RunChanged, match="no manifest"):
+        mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultFileError, match="expected a folder"):
+        mixlens.evaluate(lens, TEXTS, out=tmp_path / "file", **HOW)
+    with pytest.raises(DataError, match="at least one row"):
+        mixlens.evaluate(lens, [], out=tmp_path / "empty", **HOW)

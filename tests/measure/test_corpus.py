@@ -11,7 +11,7 @@ import torch
 from mixlens.errors import InputError, UnknownOption
 from mixlens.measure import measure
 from mixlens.measure.corpus import anisotropy, unit_sum
-from mixlens.measure.probing import ENDS, block_ends, mdl_compression, online_code
+from mixlens.measure.probing import ENDS, _nats, _trained, block_ends, mdl_compression, online_code
 
 
 def texts(seed: int = 0) -> list[np.ndarray]:
@@ -115,6 +115,16 @@ def test_a_block_to_be_coded_is_never_looked_at():
     rest = np.setdiff1d(np.arange(40), last)
     assert (one[rest] == other[rest]).all()
     np.testing.assert_allclose(2 ** -one[last] + 2 ** -other[last], 1)  # one probe's two answers
+
+
+def test_the_state_with_the_least_held_out_loss_is_kept():
+    """On labels that nothing tells, training on makes the held-out loss rise above the untrained probe's."""
+    rng = np.random.default_rng(0)
+    x, y = torch.tensor(rng.normal(size=(100, 30)), dtype=torch.float32), torch.tensor(rng.integers(2, size=100))
+    with torch.random.fork_rng(devices=[]):
+        for seed in range(3):
+            torch.manual_seed(seed)
+            assert _nats(_trained(x, y, 2, 16), x[:10], y[:10]).mean() <= math.log(2) + 1e-6
 
 
 def test_corpora_too_small_or_of_one_class():

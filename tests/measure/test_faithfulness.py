@@ -82,6 +82,20 @@ def test_undefined():
         faithfulness(Model(), WEIGHTS, REMOVABLE, levels="some")
 
 
+def test_greedy_looks_at_what_is_gone_already():
+    """Alone 0, 1, 2 in this order; with 0 gone, 2 takes the rest away. What cannot be read comes last."""
+    falls = {(): 0.0, (0,): 0.3, (1,): 0.2, (2,): 0.1, (0, 1): 0.4, (0, 2): 0.8, (1, 2): 0.3, (0, 1, 2): 0.8}
+
+    def known(sets):
+        return np.array([0.9 - falls[s] for s in sets])
+
+    def unread(sets):
+        return np.array([math.nan if s == (0,) else 0.9 - falls[s] for s in sets])
+
+    assert Bounds(known, np.ones(3, dtype=bool)).order == (0, 2, 1)
+    assert Bounds(unread, np.ones(3, dtype=bool)).order == (1, 0, 2)
+
+
 def test_nothing_left_to_read():
     def causal(sets):
         return np.array([math.nan if len(s) == 3 else 0.5 - 0.1 * sum(s) for s in sets])

@@ -13,6 +13,7 @@ import mixlens
 from mixlens import Target
 from mixlens.attribute.paths import RULES, integrated_gradients, rescaled
 from mixlens.errors import NotConverged, Undefined, UnknownOption
+from mixlens.runners import path
 from models import families
 from oracles import autograd
 
@@ -117,11 +118,23 @@ def test_more_points_at_once_change_nothing():
     torch.testing.assert_close(one, many, rtol=1e-10, atol=1e-12)
 
 
+def test_several_texts_at_once_change_nothing(monkeypatch):
+    """What devices other than a CPU do: the ways of all texts of a batch in the same passes."""
+    lens, texts = families.lens("bert", "sequence"), [families.text(n) for n in (N, N - 3, 4)]
+    alone = lens.attribute(texts, "integrated_gradients", target=[0, 1, 0], **SMOOTH)
+    monkeypatch.setattr(path, "_texts_at_once", lambda lens, ask: ask.batch_size)
+    for size in (2, 64):
+        together = lens.attribute(texts, "integrated_gradients", target=[0, 1, 0], batch_size=size, **SMOOTH)
+        for a, b in zip(alone, together, strict=True):
+            torch.testing.assert_close(a.scores, b.scores, rtol=1e-7, atol=1e-9)
+            assert a.meta["delta"] == pytest.approx(b.meta["delta"], abs=1e-8)
+
+
 def test_rules_of_a_known_integral():
     def cubes(points):
         return (points**3).sum((1, 2))
 
-    x, zero = torch.tensor([[1.0, 2.0], [3.0, -1.0]], dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
+    x, zero = torch.tensor([[[1.0, 2.0], [3.0, -1.0]]], dtype=torch.float64), torch.zeros(1, 2, 2, dtype=torch.float64)
     for rule in RULES:
         got = integrated_gradients(cubes, x, zero, steps=400, rule=rule)
         torch.testing.assert_close(got, (x**3).sum(-1), rtol=0.01, atol=0)

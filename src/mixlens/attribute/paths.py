@@ -21,17 +21,17 @@ RULES = ("gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "ri
 
 def integrated_gradients(
     value: Callable[[Float[Tensor, "point token dim"]], Float[Tensor, " point"]],
-    x: Float[Tensor, "token dim"],
-    baseline: Float[Tensor, "token dim"],
+    x: Float[Tensor, "text token dim"],
+    baseline: Float[Tensor, "text token dim"],
     *,
     steps: int = 100,
     rule: str = "gausslegendre",
     at_once: int = 32,
-) -> Float[Tensor, " token"]:
+) -> Float[Tensor, "text token"]:
     """sum_k (x - b)_ik * integral over a in [0, 1] of dF/dx_ik at b + a (x - b) (Sundararajan 2017, Eq. 1).
 
-    captum's, summed over dimensions. `value`: F of each of several points of the way, differentiable; a point's value
-    must depend on that point alone. `at_once`: points in one call. captum holds the step sizes in float32, so
+    captum's, summed over dimensions. `value`: F of several points of the ways, the texts in turn, over and over,
+    differentiable; a point's value must depend on that point alone. `at_once`: points in one call. captum holds the step sizes in float32, so
     a result is good to about 1e-7 at best. Raises UnknownOption.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
@@ -43,8 +43,9 @@ def integrated_gradients(
     from captum.attr import IntegratedGradients  # a second to import
 
     captum = IntegratedGradients(value, multiply_by_inputs=True)
-    ways = captum.attribute(x[None], baselines=baseline[None], n_steps=steps, method=rule, internal_batch_size=at_once)
-    return ways[0].sum(-1)
+    once = max(at_once, len(x))
+    ways = captum.attribute(x, baselines=baseline, n_steps=steps, method=rule, internal_batch_size=once)
+    return ways.sum(-1)
 
 
 # --- DeepLIFT ---

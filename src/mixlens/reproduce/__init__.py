@@ -87,6 +87,6 @@ def reproduce(
         if role not in (*found.roles, "*"):
             raise UnknownOption(f"expected a model for {', '.join(found.roles)} in {name}, got one for {role!r}")
     where = None if data is None else Path(data)
-    study = Study(name, where, folder, limit, models or {}, device, batch_size, progress=progress)
+    study = Study(name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     return write(found.cite, found.title, study, found.run(study))

@@ -25,12 +25,12 @@ _T3 = {"Raw": (0.12, 0.09, 0.08, 0.09), "Rollout": (0.11, 0.12, 0.13, 0.13), "Fl
 
 def table1(study: Study) -> Findings:
     """Attention, rollout and flow against blank-out, by layer (verb number)."""
-    return _verb(study, "blank_out", _T1, "table1")
+    return _verb(study, "blank_out", _T1, "abnar-blank-out")
 
 
 def table2(study: Study) -> Findings:
     """The same against input gradients."""
-    return _verb(study, "grad_sum", _T2, "table2")
+    return _verb(study, "grad_sum", _T2, "abnar-gradients")
 
 
 def _verb(study: Study, reference: str, published: Mapping[str, tuple[float, ...]], part: str) -> Findings:
@@ -55,7 +55,7 @@ def _verb(study: Study, reference: str, published: Mapping[str, tuple[float, ...
 def table3(study: Study) -> Findings:
     """Against input gradients on SST-2."""
     rows = study.rows("sst2/dev.jsonl", at_most=100)
-    panel = _panel(study, "table3", "sst2", rows, "grad_sum", (1, 3, 5, 6))
+    panel = _panel(study, "abnar-sst2", "sst2", rows, "grad_sum", (1, 3, 5, 6))
     paper = {(m, k): v for m, column in _T3.items() for k, v in zip(panel.columns, column, strict=False)}
     panel = replace(panel, paper=paper)
     last = panel.columns[-1]

@@ -25,7 +25,7 @@ _ABSOLUTE = {"absolute": True}
 def table2(study: Study) -> Findings:
     """Spearman with grad_l2 of the probability (SST-2), and with blank-out at [MASK] (SVA)."""
     sst2 = study.evaluate(
-        "table2-sst2",
+        "alti-sst2",
         "sst2",
         study.rows("sst2/dev.jsonl", at_most=_SAMPLES),
         _METHODS,
@@ -33,7 +33,7 @@ def table2(study: Study) -> Findings:
         target=Target(of="prob"),
     )
     sva = study.evaluate(
-        "table2-sva",
+        "alti-sva",
         "masked_verb",
         study.rows("sva/test.jsonl", at_most=_SAMPLES),
         _METHODS,
@@ -128,7 +128,7 @@ def figure6(study: Study) -> Findings:
     methods: list[Method] = [*_METHODS, ("grad_l2", "grad_l2", {})]
     labels = {f"rank of {token}": token for token in of}
     table = study.evaluate(
-        "figure6",
+        "alti-special",
         "sst2",
         rows,
         methods,
@@ -158,7 +158,7 @@ def figure7(study: Study) -> Findings:
         ("IG", "integrated_gradients", {"absolute": True, "tolerance": float("inf")}),
     ]
     table = study.evaluate(
-        "figure7",
+        "alti-consistency",
         "sst2",
         study.rows("sst2/dev.jsonl", at_most=_SAMPLES),
         methods,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mixlens.errors import UnknownOption
+from mixlens.evaluation import Table
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
 
@@ -94,10 +96,28 @@ SETS = {
 }
 _NOTES = (
     "Amazon and Yelp are sentences of reviews, and they and IMDB are explained on the SST-2 model; the paper tunes a "
-    "BERT for each set. IMDB: the 245 reviews of the dev part, cut to the model's 512 positions (recorded in the results).",
+    "BERT for each set. IMDB: the 245 reviews of the dev part, cut to the model's 512 positions (recorded).",
     "CAT and AttCAT stand in both indexings: the paper's formula (layer outputs) and its code's (layer inputs).",
     "The model's own prediction is explained, as the paper's y-hat; its code explains the gold label.",
 )
+
+
+def deletion(study: Study, name: str) -> Table:
+    """AOPC and log-odds of all methods on one of `SETS`."""
+    return _evaluated(study, name, "deletion", METHODS, ("aopc", "log_odds"))
+
+
+def confidence(study: Study, name: str) -> Table:
+    """Kendall confidence of the class-specific methods on one of `SETS`."""
+    methods = [m for m in METHODS if m[0] in _CLASSY]
+    return _evaluated(study, name, "confidence", methods, ("kendall_confidence",))
+
+
+def _evaluated(study: Study, name: str, what: str, methods: Sequence[Method], measures: Sequence[str]) -> Table:
+    one = SETS[name]
+    rows = study.rows(one.file, at_most=one.at_most)
+    part = f"attcat-{what}-{_slug(name)}"
+    return study.evaluate(part, one.role, rows, methods, measures, task=one.task, truncate=one.truncate)
 
 
 def table1(study: Study) -> Findings:
@@ -106,15 +126,7 @@ def table1(study: Study) -> Findings:
     paper: dict[tuple[str, str], float] = {}
     better: dict[str, int] = {}
     for name, one in SETS.items():
-        table = study.evaluate(
-            f"table1-{_slug(name)}",
-            one.role,
-            study.rows(one.file, at_most=one.at_most),
-            METHODS,
-            ("aopc", "log_odds"),
-            task=one.task,
-            truncate=one.truncate,
-        )
+        table = deletion(study, name)
         for measure, title, sign, published in (
             ("aopc", f"{name} AOPC", 1, one.aopc),
             ("log_odds", f"{name} LOdds", -1, one.log_odds),
@@ -134,25 +146,16 @@ def table1(study: Study) -> Findings:
 
 def table2(study: Study) -> Findings:
     """Kendall's tau between the explanations of two classes (lower: more confident)."""
-    methods = [m for m in METHODS if m[0] in _CLASSY]
     values: dict[tuple[str, str], Values | Number] = {}
     paper: dict[tuple[str, str], float] = {}
     for name, one in SETS.items():
-        table = study.evaluate(
-            f"table2-{_slug(name)}",
-            one.role,
-            study.rows(one.file, at_most=one.at_most),
-            methods,
-            ("kendall_confidence",),
-            task=one.task,
-            truncate=one.truncate,
-        )
+        table = confidence(study, name)
         values |= {(label, name): table.values("kendall_confidence", label) for label in _CLASSY}
         paper |= {(label, name): v for label, v in zip(_CLASSY, one.kendall, strict=False)}
     better = dict.fromkeys(SETS, -1)
     panel = Panel("Kendall confidence", _CLASSY, tuple(SETS), values, paper, better, resamples=study.resamples)
     claims = [panel.beats(f"AttCAT is the most confident ({name})", name, "AttCAT", _CLASSY[:6]) for name in SETS]
-    note = "Tau of the two index permutations, as the paper defines it: positions are compared, not ranks (docs/measures.md)."
+    note = "Tau of the two index permutations, as the paper defines it: positions are compared, not ranks."
     return Findings((panel,), tuple(claims), (*_NOTES, note))
 
 
@@ -165,7 +168,9 @@ def figure3(study: Study) -> Findings:
         )
     rows = study.rows("qa_xquad_en/test.jsonl")
     methods = [m for m in METHODS if m[0] not in ("PartialLRP", "TransAtt")]  # no relevance rules for this head
-    table = study.evaluate("figure3", "question", rows, methods, ("precision_at_k",), task="question", truncate=True)
+    table = study.evaluate(
+        "attcat-precision", "question", rows, methods, ("precision_at_k",), task="question", truncate=True
+    )
     names = tuple(label for label, _, _ in methods)
     values = {(label, "Precision@20"): table.values("precision_at_k", label) for label in names}
     panel = Panel("Precision@20", names, ("Precision@20",), values, resamples=study.resamples)

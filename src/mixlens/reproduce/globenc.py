@@ -7,6 +7,7 @@ import torch
 
 from mixlens.architectures import base_model
 from mixlens.architectures.match import layer_modules, submodule
+from mixlens.evaluation import Table
 from mixlens.measure.ranks import correlation, rank_correlation
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
 from mixlens.reproduce.study import Study
@@ -40,7 +41,11 @@ def table1(study: Study) -> Findings:
     }
     values: dict[tuple[str, str], Values | Number] = {}
     for name, (role, task, rows) in sets.items():
-        table = study.evaluate(f"table1-{role}", role, rows, ROLLED, _SALIENCY, task=task, target="label")
+        table = (
+            _rolled(study)
+            if role == "sst2"
+            else study.evaluate(f"globenc-{role}", role, rows, ROLLED, _SALIENCY, task=task, target="label")
+        )
         values |= {(label, name): table.values("spearman", label) for label in MAPS}
     paper = {(label, name): v for name, column in _TABLE_1.items() for label, v in zip(MAPS, column, strict=True)}
     panel = Panel("Spearman with saliency", tuple(MAPS), tuple(sets), values, paper, resamples=study.resamples)
@@ -59,9 +64,11 @@ def table1(study: Study) -> Findings:
 
 def table2(study: Study) -> Findings:
     """Individual and rolled-out maps of single layers against saliency (SST-2)."""
-    chosen = {"N": "norm", "N_RES": "norm_res", "N_ENC (GlobEnc)": "globenc"}
-    methods: list[Method] = [(label, f"{method}+rollout", {}) for label, method in chosen.items()]
-    rows = study.rows("sst2/dev.jsonl")
+    chosen = ("N", "N_RES", "N_ENC (GlobEnc)")
+    methods = [one for one in ROLLED if one[0] in chosen]
+    individual = study.evaluate(
+        "globenc-each", "sst2", study.rows("sst2/dev.jsonl"), methods, _SALIENCY, target="label", layers="each"
+    )
     published = {
         "N": ((-0.50, 0.28, 0.40, 0.41), (-0.50, 0.44, 0.44, 0.44)),
         "N_RES": ((-0.48, 0.29, 0.41, 0.41), (-0.48, 0.70, 0.73, 0.73)),
@@ -70,8 +77,7 @@ def table2(study: Study) -> Findings:
     values: dict[tuple[str, str], Values | Number] = {}
     paper: dict[tuple[str, str], float] = {}
     columns: list[str] = []
-    for which, (how, title) in enumerate((("each", "individual"), ("upto", "rollout"))):
-        table = study.evaluate(f"table2-{how}", "sst2", rows, methods, _SALIENCY, target="label", layers=how)
+    for which, (table, title) in enumerate(((individual, "individual"), (_rolled(study), "rollout"))):
         count = 1 + max(row.layer for row in table if row.layer is not None)
         at = {"first": 0, "middle": count // 2 - 1, "last": count - 1}
         names = [f"{title} L{layer + 1}" for layer in at.values()] + [f"{title} MAX"]
@@ -82,9 +88,7 @@ def table2(study: Study) -> Findings:
             for name, layer in zip(names, [*at.values(), best], strict=True):
                 values[label, name] = by_layer[layer]
             paper |= {(label, n): v for n, v in zip(names, published[label][which], strict=True)}
-    panel = Panel(
-        "Spearman with saliency, by layer", tuple(chosen), tuple(columns), values, paper, resamples=study.resamples
-    )
+    panel = Panel("Spearman with saliency, by layer", chosen, tuple(columns), values, paper, resamples=study.resamples)
     turned = {(label, how): values[label, f"{how} MAX"] for label in chosen for how in ("individual", "rollout")}
     both = Panel(
         "Individual against rolled out, the best layer of each",
@@ -106,11 +110,15 @@ def table2(study: Study) -> Findings:
     return Findings((panel,), tuple(claims), (note,))
 
 
+def _rolled(study: Study) -> Table:
+    """All eight on SST-2, rolled out to each layer: what Table 1, Table 2 and Figure 3 read."""
+    rows = study.rows("sst2/dev.jsonl")
+    return study.evaluate("globenc-sst2", "sst2", rows, ROLLED, _SALIENCY, target="label", layers="upto")
+
+
 def figure3(study: Study) -> Findings:
     """The correlation of rolled-out maps with saliency, layer by layer, with 99 % intervals (SST-2)."""
-    table = study.evaluate(
-        "figure3", "sst2", study.rows("sst2/dev.jsonl"), ROLLED, _SALIENCY, target="label", layers="upto"
-    )
+    table = _rolled(study)
     count = 1 + max(row.layer for row in table if row.layer is not None)
     layers = tuple(str(layer + 1) for layer in range(count))
     values = {(m, k): table.values("spearman", m, int(k) - 1) for m in MAPS for k in layers}

@@ -19,11 +19,15 @@ Progress = Callable[[str, int, "int | None"], None]
 
 @dataclass(eq=False)
 class Study:
-    """One run of one reproduction. `models`: role -> model, for other models than the embedded ones."""
+    """One run of one reproduction. `models`: role -> model, for other models than the embedded ones.
+
+    `out` is its own folder; `runs`, beside it, holds the evaluations, which several reproductions may share.
+    """
 
     name: str
     data: Path | None
     out: Path
+    runs: Path
     limit: int | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     device: str | None = None
@@ -68,7 +72,7 @@ class Study:
     def evaluate(
         self, part: str, role: str, data: Any, methods: Sequence[Any], measures: Sequence[Any], **how: Any
     ) -> Table:
-        """`mixlens.evaluate`, kept under the study's own folder, so that a killed run goes on."""
+        """`mixlens.evaluate`, kept in a folder, so that a killed run goes on and one that was done is only read."""
         report = None if self.progress is None else (lambda done, total: self.progress(part, done, total))  # type: ignore[misc]
         lens = self.lens(role)
         return evaluate(
@@ -76,7 +80,7 @@ class Study:
             data,
             methods,
             measures,
-            self.out / "runs" / part,
+            self.runs / (part if self.limit is None else f"{part}-limit{self.limit}"),
             batch_size=how.pop("batch_size", self.batch_size),
             resamples=self.resamples,
             progress=report,

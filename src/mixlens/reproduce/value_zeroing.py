@@ -173,7 +173,9 @@ def table3(study: Study) -> Findings:
     methods += [(label, *what) for label, what in MAPS.items()]
     methods += [("|GradXinput|", "grad_x_input", {"absolute": True})]
     names = tuple(label for label, _, _ in methods)
-    table = study.evaluate("table3", "agreement", _test_rows(study), methods, ("spearman:blank_out",), task="agreement")
+    table = study.evaluate(
+        "vz-blank-out", "agreement", _test_rows(study), methods, ("spearman:blank_out",), task="agreement"
+    )
     published = (0.00, -0.07, 0.14, -0.05, -0.17, -0.09, 0.19, 0.16, 0.21, 0.29, 0.31)
     paper = dict(zip((n for n in names if n not in ("|GradXinput|", "Attn-rollout")), published, strict=True))
     values: dict[tuple[str, str], Values | Number] = {(n, "rho"): table.values("spearman", n) for n in names}
@@ -210,7 +212,7 @@ def figure_a1(study: Study) -> Findings:
         )
     names = tuple(label for label, _, _ in methods)
     table = study.evaluate(
-        "figure-a1", "agreement", rows, methods, ("cue_dot", "cue_ap"), task="agreement", layers="each"
+        "vz-distances", "agreement", rows, methods, ("cue_dot", "cue_ap"), task="agreement", layers="each"
     )
     layers = _layers(table)
     panels = tuple(
@@ -249,7 +251,7 @@ def figure_a1(study: Study) -> Findings:
 
 
 def _cues(study: Study) -> Table:
-    return study.evaluate("cues", "agreement", _test_rows(study), _METHODS, _CUES, task="agreement", layers="each")
+    return study.evaluate("vz-cues", "agreement", _test_rows(study), _METHODS, _CUES, task="agreement", layers="each")
 
 
 def _compression(study: Study) -> Panel:

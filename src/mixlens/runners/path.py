@@ -24,6 +24,7 @@ from mixlens.runners.passes import groups, part_logits
 from mixlens.runners.request import Request, provenance, result
 from mixlens.selfcheck import not_finite
 
+TOKENS = 1 << 16  # of the points in one pass on a device other than a CPU
 LEAST = 1e-4  # what integrated gradients may be off, however little the outputs differ
 
 Ways = tuple[list[Tensor], list[float]]  # of each text of a batch: scores (token,), and what the outputs differ by
@@ -42,7 +43,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     if getattr(twin.config, "pad_token_id", None) is None:
         twin.config.pad_token_id = -1  # some heads refuse batches without one; all rows of a batch here are as long
     out: list[Any] = [None] * len(ask.texts)
-    size = 1 if method.steps else ask.batch_size
+    size = _texts_at_once(lens, ask) if method.steps else ask.batch_size
     for done, total, members, inputs in groups(lens.model, ask.texts, size, lens.pad, head=True):
         at = [ask.answers[i] for i in members]
         x, output = layer_input(twin, lens.spec, inputs, layer, at=at)
@@ -107,10 +108,16 @@ class _Points:
 
 def _integrated(points: _Points, x: Tensor, base: Tensor, ask: Request) -> Ways:
     how = {k: v for k, v in ask.options.items() if k in ("steps", "rule")}
-    scores = integrated_gradients(points.values, x[0], base[0], at_once=ask.batch_size, **how)
+    once = ask.batch_size if x.device.type == "cpu" else max(ask.batch_size, TOKENS // x.shape[1])
+    scores = integrated_gradients(points.values, x, base, at_once=once, **how).detach().cpu()
     with torch.no_grad():
-        there, here = (float(points.values(t)) for t in (base, x))
-    return [scores.detach().cpu()], [here - there]
+        differences = (points.values(x) - points.values(base)).tolist()
+    return [scores[b, :n] for b, n in enumerate(points.lengths)], differences
+
+
+def _texts_at_once(lens: Any, ask: Request) -> int:
+    """On a CPU the points of one text fill a pass; other devices are idle unless many texts are under way."""
+    return 1 if lens.model.device.type == "cpu" else ask.batch_size
 
 
 def _rescaled(points: _Points, x: Tensor, base: Tensor) -> Ways:

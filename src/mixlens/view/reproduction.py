@@ -49,11 +49,12 @@ def _cells(panel: Any) -> Figure:
             if math.isfinite(means[r, c]):
                 colour = "white" if shades[r, c] > 0.8 else "black"
                 axes.text(c, r, f"{means[r, c]:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
+    long = max(map(len, panel.columns)) > 6
     axes.set_xticks(
         range(columns),
         panel.columns,
-        rotation=30 if max(map(len, panel.columns)) > 6 else 0,
-        ha="right" if max(map(len, panel.columns)) > 6 else "center",
+        rotation=30 if long else 0,
+        ha="right" if long else "center",
         fontsize=8,
     )
     axes.set_yticks(range(rows), panel.rows, fontsize=8)

@@ -21,13 +21,11 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import measure
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
+import measure
 import mixlens
 from mixlens.decompose import terms, zeroing
 from mixlens.mixing import MIXING

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import mixlens
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.cli import app
-from mixlens.errors import InputError, Undefined, UnknownMethod
+from mixlens.errors import InputError, Undefined, UnknownMethod, UnknownOption
+from mixlens.measure.faithfulness import Bounds
 from mixlens.view.terminal import as_text
 from models.families import lens as family_lens
+from models.families import make
+from models.words import tokenizer
 
 TEXT = "a deep and meaningful film."
 METHODS = ["globenc", "grad_x_input", "random"]
@@ -67,9 +73,58 @@ def test_shown_everywhere(lens: mixlens.Lens, tmp_path: Path) -> None:
     assert frame["globenc"].tolist() == pytest.approx(found["globenc"].scores.tolist())
 
 
+def test_faithfulness_is_that_of_the_model_itself(lens: mixlens.Lens) -> None:
+    found = lens.compare(TEXT, METHODS)
+    ids = list(found.first.source.ids)
+    label = found.first.target.index  # type: ignore[union-attr]
+
+    def probability(sets: Sequence[tuple[int, ...]]) -> np.ndarray:
+        kept = [[t for i, t in enumerate(ids) if i not in gone] for gone in sets]
+        with torch.no_grad():
+            logits = [lens.model(input_ids=torch.tensor([some])).logits[0].double() for some in kept]
+        return np.array([float(z.softmax(-1)[label]) for z in logits])
+
+    bounds = Bounds(probability, ~np.array(found.first.special))
+    for name in METHODS:
+        expected = bounds.of(found[name].scores.double().numpy())
+        assert vars(found.faithfulness[name]) == pytest.approx(vars(expected), abs=1e-5)
+        assert f"{expected.value:.2f}" in as_text(found.__rich__())
+        assert f"{expected.value:.2f}" in found.to_html()
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["methods"]["random"]["faithfulness"]["value"] == pytest.approx(found.faithfulness["random"].value)
+    assert not lens.compare(TEXT, METHODS, faithfulness=False).faithfulness
+    assert "faithful" not in lens.compare(TEXT, METHODS, faithfulness=False).to_html()
+
+
+def test_no_faithfulness_without_a_probability() -> None:
+    headless = mixlens.load(make("bert"), tokenizer())
+    assert not headless.compare("w7 w30 w12", ["globenc"]).faithfulness
+
+
+def test_the_masked_word_is_never_taken_out() -> None:
+    masked = mixlens.load(make("bert", "masked"), tokenizer())
+    found = masked.compare("w7 w30 [MASK] w12", ["globenc", "saliency"])
+    assert {len(found.faithfulness), *(0 <= f.p <= 1 for f in found.faithfulness.values())} == {2, True}
+
+
+def test_maps_side_by_side(lens: mixlens.Lens, tmp_path: Path) -> None:
+    found = lens.compare(TEXT, ["globenc", "attention_rollout", "saliency"], maps=True)
+    assert list(found.maps) == ["globenc", "attention_rollout"]
+    assert found.maps["attention_rollout"].scores.equal(lens.mixing(TEXT, "attention").scores)  # type: ignore[union-attr]
+    found.plot(tmp_path / "maps.png", kind="maps")
+    assert (tmp_path / "maps.png").read_bytes()[:4] == b"\x89PNG"
+    assert "layer by layer" in found.to_html()
+    bare = lens.compare(TEXT, ["saliency"], faithfulness=False)
+    assert "layer by layer" not in bare.to_html()
+    with pytest.raises(UnknownOption, match="maps=True"):
+        bare.plot(kind="maps")
+    with pytest.raises(UnknownOption, match="'words' or 'maps'"):
+        bare.plot(kind="map")
+
+
 def test_command_line(tiny_bert_folder: Path, tmp_path: Path) -> None:
     args = ["compare", TEXT, "--model", str(tiny_bert_folder), "--method", "globenc", "--method", "saliency"]
-    done = CliRunner().invoke(app, [*args, "--json", "-", "--html", str(tmp_path / "c.html")])
+    done = CliRunner().invoke(app, [*args, "--maps", "--json", "-", "--html", str(tmp_path / "c.html")])
     assert done.exit_code == 0, done.output
     data = json.loads(done.stdout)
     assert list(data["methods"]) == ["globenc", "saliency"]

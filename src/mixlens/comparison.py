@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from mixlens.attribute import ATTRIBUTIONS
+import numpy as np
+
+from mixlens.attribute import ATTRIBUTIONS, Preset, method
+from mixlens.attribute.readout import answer, check_target, reading
 from mixlens.errors import InputError, Undefined
-from mixlens.results import Attribution, PathLike
+from mixlens.measure.faithfulness import Bounds, Faithfulness
+from mixlens.results import Attribution, LayerMaps, PathLike
+from mixlens.runners.removal import changed, left, log_probability
 
 if TYPE_CHECKING:
     import pandas
@@ -17,10 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none."""
+    """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none.
+
+    `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of a greedy
+    search, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
+    `maps`: method -> the layer maps behind it, where it has some and they were asked for.
+    """
 
     attributions: Mapping[str, Attribution]
     skipped: Mapping[str, str]
+    faithfulness: Mapping[str, Faithfulness] = field(default_factory=dict)
+    maps: Mapping[str, LayerMaps] = field(default_factory=dict)
 
     @property
     def first(self) -> Attribution:
@@ -31,10 +44,12 @@ class Comparison:
         return self.attributions[method]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: text, tokens, target, model, and per method scores and words; skipped with reasons."""
+        """Plain data for JSON: text, tokens, target, model, skipped; per method scores, words, faithfulness."""
         shared = {k: v for k, v in self.first.to_dict().items() if k in ("text", "tokens", "target", "model")}
         kept = ("scores", "words", "options", "meta")
         methods = {n: {k: v for k, v in a.to_dict().items() if k in kept} for n, a in self.attributions.items()}
+        for name, found in self.faithfulness.items():
+            methods[name]["faithfulness"] = {k: v if isfinite(v) else None for k, v in vars(found).items()}
         return {**shared, "methods": methods, "skipped": dict(self.skipped)}
 
     def to_frame(self) -> pandas.DataFrame:
@@ -49,11 +64,14 @@ class Comparison:
 
         return comparison.page(self, path)
 
-    def plot(self, path: PathLike | None = None) -> Figure:
-        """Methods by words, each method's scores on its own scale. The ending of `path` says the format."""
+    def plot(self, path: PathLike | None = None, *, kind: str = "words") -> Figure:
+        """A figure: `kind="words"`, methods by words, or `"maps"`, the methods' layer maps side by side.
+
+        Each method has its own scale. The ending of `path` says the format. Raises UnknownOption, ResultFileError.
+        """
         from mixlens.view import comparison
 
-        return comparison.figure(self, path)
+        return comparison.figure(self, path, kind)
 
     def _repr_html_(self) -> str:
         from mixlens.view import comparison
@@ -69,8 +87,20 @@ class Comparison:
         return f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)"
 
 
-def compare(lens: Any, text: Any, methods: Sequence[str] | None, target: Any, **how: Any) -> Comparison:
+def compare(
+    lens: Any,
+    text: Any,
+    methods: Sequence[str] | None,
+    target: Any,
+    *,
+    faithfulness: bool = True,
+    maps: bool = False,
+    **how: Any,
+) -> Comparison:
     """Explain `text` by each method. A method that is not defined for this model is skipped, with the reason.
+
+    `faithfulness`: a number each, for which the text is passed without some of its tokens, about n^2 / 2 + 200 times.
+    `maps`: the layer maps behind each method too.
 
     Raises InputError for a list of texts, Undefined when no method is left; unknown names raise.
     """
@@ -87,4 +117,33 @@ def compare(lens: Any, text: Any, methods: Sequence[str] | None, target: Any, **
         found[name] = result
     if not found:
         raise Undefined(f"none of the methods is defined for this model: {skipped}")
-    return Comparison(found, skipped)
+    numbers = _faithfulness(lens, found, target) if faithfulness else {}
+    layers = _maps(lens, text, found, how) if maps else {}
+    return Comparison(found, skipped, numbers, layers)
+
+
+def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> dict[str, Faithfulness]:
+    """Each method's number; none where the model has no probability to lose."""
+    tokens = next(iter(found.values())).source
+    read = reading(lens.head, tokens, check_target(target))
+    if not read.answered:
+        return {}
+    (one,) = lens.through([tokens], None, answers=[read.at])
+    said = answer(lens.head, read, one.logits)
+    if np.isnan(log_probability(said, one.logits)):
+        return {}
+    removable = ~np.array(tokens.special, dtype=bool)
+    if lens.head.task in ("masked", "token"):
+        removable[read.at] = False  # without it there is no question
+
+    def probability(sets: Sequence[tuple[int, ...]]) -> np.ndarray:
+        return np.exp(left(lens, [changed(lens, tokens, read.at, said, gone, "delete") for gone in sets], 32))
+
+    bounds = Bounds(probability, removable)
+    return {name: bounds.of(a.scores.detach().cpu().double().numpy()) for name, a in found.items()}
+
+
+def _maps(lens: Any, text: Any, found: Mapping[str, Attribution], how: Mapping[str, Any]) -> dict[str, LayerMaps]:
+    """The layer maps of the methods that are made of some."""
+    kinds = {name: method(name).for_order(lens.spec.order) for name in found}
+    return {n: lens.mixing(text, kind.mixing, **how) for n, kind in kinds.items() if isinstance(kind, Preset)}

@@ -113,14 +113,19 @@ class Lens:
         methods: Sequence[str] | None = None,
         target: Any = None,
         *,
+        faithfulness: bool = True,
+        maps: bool = False,
         truncate: bool = False,
         progress: Progress | None = None,
     ) -> Comparison:
         """One text explained by several methods side by side; by all that are defined for this model if none is named.
 
-        Raises InputError, MethodError, ModelError.
+        `faithfulness`: with a number each, 0 for what chance reaches and 1 for a greedy search; it takes about
+        n^2 / 2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
+        ModelError.
         """
-        return compare(self, text, methods, target, truncate=truncate, progress=progress)
+        how: dict[str, Any] = {"truncate": truncate, "progress": progress}
+        return compare(self, text, methods, target, faithfulness=faithfulness, maps=maps, **how)
 
     def mixing_ratio(
         self, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False

@@ -1,12 +1,14 @@
-"""A driver that kills evaluations: `python killing.py MODEL FOLDER`; prints the tables' digests, one a line.
+"""Kills evaluations and watches their memory: `python driver.py MODEL FOLDER`.
 
-It forks instead of starting a Python for each death: nothing may have started torch's threads before.
+Prints the digests of a run's files, a line a way to die, then how much memory 2,000 texts take beyond 200, in KiB.
+It forks instead of starting a Python for each: nothing may have started torch's threads before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import signal
 import sys
 import time
@@ -16,8 +18,8 @@ import torch
 
 torch.set_num_threads(1)
 
-import mixlens
-from mixlens.evaluation import log, run
+import mixlens  # noqa: E402
+from mixlens.evaluation import log, run  # noqa: E402
 
 WORDS = "a deep and meaningful film not bad good slow very".split()
 TEXTS = [" ".join(WORDS[(i * k) % 10] for k in range(1, 3 + i % 7)) + " ." for i in range(44)] + ["", "a " * 40]
@@ -76,6 +78,18 @@ def torn(share: float, chunk: int):
     return append
 
 
+def grown(lens: mixlens.Lens) -> int:
+    """KiB by which the peak rises from 200 texts to 2,000, whose ids alone are 10 MB."""
+    run.WINDOW, run.CHUNK = 128, 64
+
+    def peak(count: int) -> int:
+        rows = ({"text": "a deep film", "id": f"{i:05000d}"} for i in range(count))
+        mixlens.evaluate(lens, rows, ["random"], ["special_rank"], resamples=2)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    return peak(200) - peak(2000)
+
+
 def main(model: str, folder: Path) -> None:
     lens = mixlens.load(model)
     undisturbed = folder / "undisturbed"
@@ -100,7 +114,10 @@ def main(model: str, folder: Path) -> None:
     for name in ("undisturbed", *deaths, "from outside"):
         assert in_child(lambda name=name: evaluate(lens, folder / name)) == 0
         files = [(folder / name / file).read_bytes() for file in ("table.csv", "results.jsonl", "values.npy")]
-        print(name, *(hashlib.sha256(data).hexdigest() for data in files))
+        print(name.replace(" ", "_"), *(hashlib.sha256(data).hexdigest() for data in files))
+    read, write = os.pipe()
+    assert in_child(lambda: os.write(write, str(-grown(lens)).encode())) == 0
+    print("grown", os.read(read, 100).decode())
 
 
 if __name__ == "__main__":

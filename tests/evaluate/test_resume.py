@@ -26,8 +26,8 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
     return mixlens.load(str(tiny_bert_folder))
 
 
-def test_killed_at_several_points(tiny_bert_folder: Path, tmp_path: Path) -> None:
-    driver = Path(__file__).with_name("killing.py")
+def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp_path: Path) -> None:
+    driver = Path(__file__).with_name("driver.py")
     paths = os.pathsep.join([str(Path(mixlens.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, str(driver), str(tiny_bert_folder), str(tmp_path)],
@@ -36,10 +36,10 @@ def test_killed_at_several_points(tiny_bert_folder: Path, tmp_path: Path) -> Non
         env={**os.environ, "PYTHONPATH": paths},
     )
     assert done.returncode == 0, done.stderr
-    names = [line.split()[0] for line in done.stdout.splitlines()]
-    assert names == ["undisturbed", "once", "often", "torn", "from"]
-    digests = {tuple(line.split()[-3:]) for line in done.stdout.splitlines()}
-    assert len(digests) == 1, done.stdout
+    *runs, (_, grown) = [line.split() for line in done.stdout.splitlines()]
+    assert [name for name, *_ in runs] == ["undisturbed", "once", "often", "torn", "from_outside"]
+    assert len({tuple(digests) for _, *digests in runs}) == 1, done.stdout
+    assert int(grown) < 5000  # KiB
     table = (tmp_path / "undisturbed" / "table.csv").read_text("utf-8")
     assert len(table.splitlines()) == 3
     assert ",2," in table  # the empty text and the one that is too long

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, running
+from mixlens.cli import evaluating, reproducing, running
 from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
 from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, target_of, texts_of
 from mixlens.cli.output import check_tables, deliver, facts_tables, show
@@ -108,6 +108,10 @@ def compare(
     foil: Foil = None,
     pair: Pair = None,
     truncate: Truncate = False,
+    maps: Annotated[bool, typer.Option("--maps", help="Show the methods' layer maps in the page too.")] = False,
+    faithfulness: Annotated[
+        bool, typer.Option(help="A number each: 0 as chance, 1 as a greedy search; about n^2 / 2 passes.")
+    ] = True,
     html: Html = None,
     png: Picture = None,
     json_file: Json = None,
@@ -124,7 +128,9 @@ def compare(
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("comparing")
-            found = lens.compare(data, method, target_of(target, foil), truncate=truncate, progress=line.report)
+            goal = target_of(target, foil)
+            how: dict[str, Any] = {"truncate": truncate, "progress": line.report}
+            found = lens.compare(data, method, goal, faithfulness=faithfulness, maps=maps, **how)
         deliver(found, files, json_file)
 
 
@@ -168,6 +174,7 @@ def map_(
 
 
 app.command()(evaluating.evaluate)
+app.command()(reproducing.reproduce)
 
 
 @app.command()

@@ -22,6 +22,9 @@ def reproduce(
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="At most N texts a data set: a quick look.")] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu (the default), cuda ...")] = None,
+    costly: Annotated[
+        int | None, typer.Option(metavar="N", help="At most N texts for integrated gradients and HTA; default: all.")
+    ] = None,
     batch_size: Annotated[int, typer.Option(metavar="N")] = 32,
     debug: Debug = False,
 ) -> None:
@@ -50,6 +53,7 @@ def reproduce(
             models=models,
             device=device,
             batch_size=batch_size,
+            costly=costly,
             progress=progress,
         )
         typer.echo(page.read_text(encoding="utf-8"))

@@ -34,7 +34,7 @@ class Request:
     batch_size: int = 32
     progress: Progress | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
-    layered: Literal["upto", "each"] | None = None  # a preset's `layers`: of those up to each, or each alone; None: free
+    layered: Literal["upto", "each"] | None = None  # a preset's `layers`: those up to each, or each alone; None: free
 
     @property
     def answers(self) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,7 @@ class Example:
     answer: Chars | None = None
 
 
-def token_mask(
-    tokens: Tokens, spans: Sequence[Chars], *, segment: int = 0, pieces: Literal["all", "first"] = "all"
-) -> NDArray[np.float64]:
+def token_mask(tokens: Tokens, spans: Sequence[Chars], *, segment: int = 0, pieces: str = "all") -> NDArray[np.float64]:
     """(token,): 1 for each token that shares a character with one of the spans of that text, else 0.
 
     `pieces="first"`: only the first token of each span. Raises DataError where the tokens have no offsets, and for a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mixlens.errors import UnknownOption
 from mixlens.files import write_text
 from mixlens.view import colors, figures, heatmaps, html, reading, terminal
 from mixlens.view.fonts import drawable
@@ -20,26 +22,34 @@ if TYPE_CHECKING:
 
     from mixlens.comparison import Comparison
 
+_FAITHFUL = (
+    "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "
+    "a greedy search"
+)
 _NOTE = "each method has its own colours: they compare within a row, not between rows; blue speaks against"
 
 
 def table(found: Comparison) -> RenderableType:
     """A row a method: its name, the text on its colours, the largest word."""
-    out = Table("method", "text", "largest", box=SIMPLE, pad_edge=False)
+    rated = bool(found.faithfulness)
+    out = Table("method", *(["faithful"] if rated else []), "text", "largest", box=SIMPLE, pad_edge=False)
     out.columns[0].no_wrap = True
     for name, attr in found.attributions.items():
         shown = reading.parts(attr)
         words = [p for p in shown if not p.special] or shown
         (top,) = reading.ranked(words, 1)
         largest = Text(f"{' '.join(top.text.split())} {reading.number(top.score)}")
-        out.add_row(Text(name), terminal.running(shown, reading.scale(shown)), largest)
+        rating = [Text(_rating(found, name))] if rated else []
+        out.add_row(Text(name), *rating, terminal.running(shown, reading.scale(shown)), largest)
     notes = [Text(f"{name}: {reason}", style="dim") for name, reason in found.skipped.items()]
-    return Group(Text(_heading(found), style="bold"), out, Text(_NOTE, style="dim"), *notes)
+    about = [Text(_FAITHFUL, style="dim")] if rated else []
+    return Group(Text(_heading(found), style="bold"), out, Text(_NOTE, style="dim"), *about, *notes)
 
 
 def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    out = html.fill("comparison.html", **_values(found), facts=_facts(found))
+    maps = html.uri(figure(found, kind="maps")) if found.maps else None
+    out = html.fill("comparison.html", **_values(found), maps=maps, facts=_facts(found))
     if path is not None:
         write_text(path, out)
     return out
@@ -50,9 +60,28 @@ def fragment(found: Comparison) -> str:
     return html.fill("comparison_fragment.html", **_values(found))
 
 
-def figure(found: Comparison, path: str | os.PathLike[str] | None = None) -> Figure:
-    """Methods down, words across. Raises UnknownOption (ending of the path) and ResultFileError."""
-    return figures.finish(_draw, path, found)
+def figure(found: Comparison, path: str | os.PathLike[str] | None = None, kind: str = "words") -> Figure:
+    """`kind="words"`: methods down, words across; `"maps"`: methods down, their layers' maps across.
+
+    Raises UnknownOption (kind, ending of the path) and ResultFileError.
+    """
+    if kind not in ("words", "maps"):
+        raise UnknownOption(f"expected kind='words' or 'maps', got {kind!r}")
+    if kind == "maps" and not found.maps:
+        raise UnknownOption("expected a comparison with maps, got none; ask with compare(..., maps=True)")
+    return figures.finish(_draw if kind == "words" else _draw_maps, path, found)
+
+
+def _draw_maps(found: Comparison) -> Figure:
+    """A row of maps a method, a map a layer, each row in shares of its largest score."""
+    sheets = [reading.values(m.scores) for m in found.maps.values()]
+    depth = max(len(sheet) for sheet in sheets)
+    pooled = [heatmaps.pooled(sheet, 64)[0] for sheet in sheets]
+    shares = np.full((len(sheets), depth, *pooled[0].shape[1:]), np.nan)
+    for row, sheet in zip(shares, pooled, strict=True):
+        row[: len(sheet)] = sheet / (np.abs(sheet).max() or 1)
+    title = _heading(found) + "\nmaps behind each method: row: the token that takes, column: the token it takes from"
+    return heatmaps.mosaic(shares, title, [f"layer {k + 1}" for k in range(depth)], list(found.maps))
 
 
 def _draw(found: Comparison) -> Figure:
@@ -60,11 +89,12 @@ def _draw(found: Comparison) -> Figure:
     shown = [reading.parts(attr) for attr in found.attributions.values()]
     scales = [reading.scale(parts) for parts in shown]
     shares = np.array([[s.share(p.score) for p in parts] for parts, s in zip(shown, scales, strict=True)])
-    width = min(16.0, 2.2 + 0.42 * shares.shape[1])
+    width = min(16.0, (2.8 if found.faithfulness else 2.2) + 0.42 * shares.shape[1])
     height = 0.28 * len(names)
     figure, axes = heatmaps.canvas(max(width, 5.0), height + 1.6, _heading(found))
     image = heatmaps.image(axes, shares, colors.Scale(1.0, bool((shares < 0).any())), aspect="auto")
-    heatmaps.ticks(axes.yaxis, names, 72 * height)
+    rated = [f"{name} ({_rating(found, name)})" for name in names] if found.faithfulness else names
+    heatmaps.ticks(axes.yaxis, rated, 72 * height)
     words = [drawable(" ".join(p.text.split())[:18]) for p in shown[0]]
     heatmaps.ticks(axes.xaxis, words, 72 * (width - 2.2), rotation=60)
     figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01).set_label("share of a method's largest word", fontsize=7)
@@ -72,8 +102,18 @@ def _draw(found: Comparison) -> Figure:
 
 
 def _values(found: Comparison) -> dict[str, Any]:
-    rows = [{"name": name, **html.text(attr, reading.parts(attr))} for name, attr in found.attributions.items()]
-    return {"rows": rows, "heading": _heading(found), "note": _NOTE, "skipped": dict(found.skipped)}
+    rows = [
+        {"name": name, "rating": _rating(found, name), **html.text(attr, reading.parts(attr))}
+        for name, attr in found.attributions.items()
+    ]
+    rated = bool(found.faithfulness)
+    note = f"{_NOTE}; {_FAITHFUL}" if rated else _NOTE
+    return {"rows": rows, "rated": rated, "heading": _heading(found), "note": note, "skipped": dict(found.skipped)}
+
+
+def _rating(found: Comparison, name: str) -> str:
+    rating = found.faithfulness.get(name)
+    return "-" if rating is None or math.isnan(rating.value) else f"{rating.value:.2f}"
 
 
 def _heading(found: Comparison) -> str:

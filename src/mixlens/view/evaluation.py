@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -151,7 +149,7 @@ def _sections(found: Table) -> list[dict[str, Any]]:
         kinds = [k for k in evaluation_figures.KINDS if evaluation_figures.has(found, k, measure)]
         lines = [_line(found.row(measure, method)) for method in found.methods]
         pictures = [
-            {"name": f"{k}: {measure}", "uri": _uri(figure(found, None, kind=k, measure=measure))} for k in kinds
+            {"name": f"{k}: {measure}", "uri": html.uri(figure(found, None, kind=k, measure=measure))} for k in kinds
         ]
         out.append({"name": _head(found, measure), "rows": lines, "pictures": pictures})
     return out
@@ -165,12 +163,6 @@ def _line(row: Row) -> dict[str, Any]:
         **{k: "-" if (v := getattr(row, k)) is None else reading.number(v) for k in numbers},
         **{k: str(getattr(row, k)) for k in ("n", "n_undefined", "n_errors")},
     }
-
-
-def _uri(drawn: Figure) -> str:
-    out = io.BytesIO()
-    drawn.savefig(out, format="png", dpi=110, metadata={"Software": "mixlens"})
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 def _facts(found: Table) -> Sequence[tuple[str, str]]:

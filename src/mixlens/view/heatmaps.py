@@ -67,7 +67,8 @@ def grid(maps: LayerMaps) -> Figure:
     title = reading.heading(maps) + "\nrow: the token that takes, column: the token it takes from"
     title += f"\neach dot is the largest of {k} x {k} tokens" if k > 1 else ""
     if maps.heads is not None:
-        return _mosaic(scores, title)
+        layers, heads = scores.shape[:2]
+        return mosaic(scores, title, [f"head {h + 1}" for h in range(heads)], [f"layer {k + 1}" for k in range(layers)])
     rows, columns = _shape(len(scores))
     size = min(max(2.0, 0.105 * scores.shape[-1] + 0.5), 3.4) if k == 1 else 2.6
     figure = Figure(figsize=(max(4.5, columns * size + 1), rows * size + 1.2), layout="constrained")
@@ -87,8 +88,8 @@ def grid(maps: LayerMaps) -> Figure:
     return figure
 
 
-def _mosaic(scores: Array, title: str) -> Figure:
-    """All heads in one image: 144 axes would take ten seconds to draw."""
+def mosaic(scores: Array, title: str, across: list[str], down: list[str]) -> Figure:
+    """(down, across, row, column) as one image: 144 axes would take ten seconds to draw. NaN is left empty."""
     layers, heads, n, m = scores.shape
     gap = max(1, m // 10)
     sheet = np.full((layers, n + gap, heads, m + gap), np.nan)
@@ -97,12 +98,12 @@ def _mosaic(scores: Array, title: str) -> Figure:
     width, height = max(4.5, heads * size + 1.2), layers * size * (n + gap) / (m + gap) + 1.2
     figure, axes = canvas(width, height, title)
     sheet = sheet.reshape(layers * (n + gap), -1)[:-gap, :-gap]
-    drawn = image(axes, sheet, colors.scale(scores.ravel()))
+    drawn = image(axes, sheet, colors.scale(scores[np.isfinite(scores)]))
     axes.set_facecolor("#d8d8d8")  # the gaps
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()
-    axes.xaxis.set_ticks([h * (m + gap) + m / 2 for h in range(heads)], [f"head {h + 1}" for h in range(heads)])
-    axes.yaxis.set_ticks([k * (n + gap) + n / 2 for k in range(layers)], [f"layer {k + 1}" for k in range(layers)])
+    axes.xaxis.set_ticks([h * (m + gap) + m / 2 for h in range(heads)], across)
+    axes.yaxis.set_ticks([k * (n + gap) + n / 2 for k in range(layers)], down)
     axes.tick_params(length=0, labelsize=8 if size > 0.7 else 6)
     _bar(figure, drawn)
     return figure

@@ -22,6 +22,8 @@ from mixlens.view import colors, reading
 from mixlens.view.heatmaps import Array, pooled
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from mixlens.results import Attribution, LayerMaps
 
 _TOP = 6
@@ -90,6 +92,13 @@ def _environment() -> Environment:
 def fill(template: str, **values: Any) -> str:
     """A template with its values, everything escaped."""
     return _environment().get_template(template).render(**values)
+
+
+def uri(drawn: Figure) -> str:
+    """A figure as a data URI."""
+    out = io.BytesIO()
+    drawn.savefig(out, format="png", dpi=110, metadata={"Software": "mixlens"})
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 def text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:

@@ -1,0 +1,156 @@
+"""Rows from every kind of file and object; what is wrong with one comes out as its error."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import mixlens
+from mixlens.errors import DataError, MissingExtra
+from mixlens.tasks import SAMPLE, TASKS, digest, example, source
+
+ROWS = [{"text": "a film", "label": 1}, {"text": "not, bad", "label": 0}]
+
+
+def rows(data: Any) -> list[Any]:
+    found = source(data)
+    out = list(found.rows())
+    assert list(map(str, found.rows())) == list(map(str, out))  # again from the start
+    assert found.count in (None, len(out))
+    return out
+
+
+@pytest.mark.parametrize("name", ["d.jsonl", "d.jsonl.gz", "D.JSONL", "d.json"])
+def test_json(name: str, tmp_path: Path) -> None:
+    text = json.dumps(ROWS) if name == "d.json" else "".join(json.dumps(r) + "\n\n" for r in ROWS)
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    assert rows(tmp_path / name) == rows(str(tmp_path / name)) == ROWS
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.tsv", "d.csv.gz"])
+def test_csv(name: str, tmp_path: Path) -> None:
+    opener: Any = gzip.open if name.endswith("gz") else open
+    with opener(tmp_path / name, "wt", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, ["text", "label"], delimiter="\t" if "tsv" in name else ",")
+        table.writeheader()
+        table.writerows(ROWS)
+    assert rows(tmp_path / name) == [{**row, "label": str(row["label"])} for row in ROWS]
+
+
+def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "d.parquet")
+    assert rows(tmp_path / "d.parquet") == ROWS
+    (tmp_path / "no.parquet").write_text("no")
+    with pytest.raises(DataError, match="expected a Parquet file"):
+        source(tmp_path / "no.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match=r'pip install "mixlens\[parquet\]"'):
+        source(tmp_path / "d.parquet")
+
+
+def test_bad_rows_are_errors_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"text": "a"}\n{"text":\n{"text": "b"}\n')
+    first, bad, last = rows(tmp_path / "d.jsonl")
+    assert (first, last) == ({"text": "a"}, {"text": "b"})
+    assert "expected JSON in line 2" in str(bad)
+    (tmp_path / "d.csv").write_text("text,label\na,1\nb\nc,2,3\nd,4\n")
+    good = [r for r in rows(tmp_path / "d.csv") if isinstance(r, dict)]
+    assert [r["text"] for r in good] == ["a", "d"]
+    assert ["expected 2 values in line" in str(r) for r in rows(tmp_path / "d.csv")] == [False, True, True, False]
+
+
+def test_the_fingerprint_is_the_content(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    a.write_text('{"text": "a"}\n')
+    b.write_text('{"text": "a"}\n')
+    assert source(a).fingerprint == source(b).fingerprint
+    b.write_text('{"text": "b"}\n')
+    assert source(a).fingerprint != source(b).fingerprint
+
+
+def test_iterables() -> None:
+    assert rows(ROWS) == ROWS
+    assert source(iter(ROWS)).count is None
+    kinds = [
+        "a film",
+        ("one", "two"),
+        mixlens.Words(["a", "film"]),
+        [5, 6],
+        {"input_ids": [5]},
+        mixlens.Example("e", "a"),
+    ]
+    found = [example(row, i, TASKS["classification"], None) for i, row in enumerate(kinds)]
+    assert [e.text for e in found] == [*kinds[:5], "a"]
+    assert [e.id for e in found] == ["0", "1", "2", "3", "4", "e"]
+    assert len({digest(row) for row in kinds}) == 6
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+
+
+def test_a_dataset_has_its_own_fingerprint() -> None:
+    class Dataset(list[Any]):
+        _fingerprint = "abc"
+
+    found = source(Dataset(ROWS))
+    assert (found.fingerprint, found.count, list(found.rows())) == ("abc", 2, ROWS)
+
+
+def test_hub_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r'pip install "mixlens\[hub\]"'):
+        source("glue/sst2:validation")
+    asked: list[Any] = []
+    hub = ModuleType("datasets")
+
+    def load_dataset(name: str, config: str | None, split: str | None) -> Any:
+        asked.append((name, config, split))
+        if name == "no/such":
+            raise FileNotFoundError("not on the hub")
+        return ROWS if split else {"train": ROWS, "test": ROWS}
+
+    hub.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    assert rows("nyu-mll/glue/sst2:validation") == ROWS
+    assert asked == [("nyu-mll/glue", "sst2", "validation")]
+    with pytest.raises(DataError, match="expected one split, got train, test; name one: 'org/name:train'"):
+        source("org/name")
+    with pytest.raises(DataError, match="FileNotFoundError: not on the hub"):
+        source("no/such:test")
+
+
+def test_the_sample() -> None:
+    found = rows(SAMPLE)
+    assert len(found) == 40
+    assert sum(row["label"] for row in found) == 20
+    assert len({row["text"] for row in found}) == 40
+
+
+def test_what_is_no_data(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        source(tmp_path / "none.jsonl")
+    with pytest.raises(DataError, match="got the folder"):
+        source(tmp_path)
+    (tmp_path / "d.txt").write_text("a")
+    with pytest.raises(DataError, match=r"ends in \.jsonl, \.json, \.csv, \.tsv, \.parquet"):
+        source(tmp_path / "d.txt")
+    for thing in (3, {"text": "a"}, b"a"):
+        with pytest.raises(DataError, match="put one text in a list"):
+            source(thing)
+    (tmp_path / "d.json").write_text('{"text": "a"}')
+    with pytest.raises(DataError, match="a list of rows"):
+        rows(tmp_path / "d.json")
+    (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a"}\n' * 99)[:-9])
+    with pytest.raises(DataError, match="expected a whole file"):
+        source(tmp_path / "d.jsonl.gz")
+    with pytest.raises(DataError, match="got a text alone"):
+        example("a film", 0, TASKS["pairs"], None)
+    with pytest.raises(DataError, match="expected a row, a text or a mixlens"):
+        example(3, 0, TASKS["classification"], None)

@@ -23,7 +23,8 @@ def reproduce(
     limit: Annotated[int | None, typer.Option(metavar="N", help="At most N texts a data set: a quick look.")] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu (the default), cuda ...")] = None,
     costly: Annotated[
-        int | None, typer.Option(metavar="N", help="At most N texts for integrated gradients and HTA; default: all.")
+        int | None,
+        typer.Option(metavar="N", help="At most N texts for integrated gradients, HTA and IMDB; default: all."),
     ] = None,
     batch_size: Annotated[int, typer.Option(metavar="N")] = 32,
     debug: Debug = False,

@@ -72,12 +72,14 @@ def reproduce(
     models: Mapping[str, str] | None = None,
     device: str | None = None,
     batch_size: int = 32,
+    costly: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Run one reproduction; its page (Markdown), numbers (CSV) and figures (PNG) stand in `out/NAME`.
 
     `data`: the folder of the data files (docs/reproduction.md). `limit`: at most so many texts a data set. `models`:
-    role -> model for others than the embedded ones; the role "*" is all of them. Started again with the same arguments
+    role -> model for others than the embedded ones; the role "*" is all of them. `costly`: at most so many texts for
+    integrated gradients, HTA and IMDB. Started again with the same arguments
     a killed run goes on. Raises UnknownMethod, UnknownOption, DataError, RunChanged. Returns the page's path.
     """
     if name not in REPRODUCTIONS:
@@ -87,6 +89,8 @@ def reproduce(
         if role not in (*found.roles, "*"):
             raise UnknownOption(f"expected a model for {', '.join(found.roles)} in {name}, got one for {role!r}")
     where = None if data is None else Path(data)
-    study = Study(name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, progress=progress)
+    study = Study(
+        name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, costly, progress=progress
+    )
     folder.mkdir(parents=True, exist_ok=True)
     return write(found.cite, found.title, study, found.run(study))

@@ -40,7 +40,7 @@ class Set:
     log_odds: tuple[float, ...]
     kendall: tuple[float, ...]
     truncate: bool = False
-    at_most: int | None = 2000
+    at_most: int = 2000
 
 
 SETS = {
@@ -115,7 +115,8 @@ def confidence(study: Study, name: str) -> Table:
 
 def _evaluated(study: Study, name: str, what: str, methods: Sequence[Method], measures: Sequence[str]) -> Table:
     one = SETS[name]
-    rows = study.rows(one.file, at_most=one.at_most)
+    few = study.costly if one.truncate else None  # texts of hundreds of tokens
+    rows = study.rows(one.file, at_most=min(one.at_most, few or one.at_most))
     part = f"attcat-{what}-{_slug(name)}"
     return study.evaluate(part, one.role, rows, methods, measures, task=one.task, truncate=one.truncate)
 

@@ -138,7 +138,7 @@ def figure3(study: Study) -> Findings:
 def figure4(study: Study) -> Findings:
     """Correlation of single layers' maps with HTA x input, row by row (SST-2)."""
     lens = study.lens("sst2")
-    rows = study.rows("sst2/dev.jsonl", at_most=256)
+    rows = study.rows("sst2/dev.jsonl", at_most=min(256, study.costly or 256))
     compared = {"N_RES": "norm_res", "N_RESLN": "norm_resln", "N_ENC": "globenc"}
     statistics = {"Pearson": correlation, "Spearman": rank_correlation}
     found: dict[tuple[str, str, int], list[float]] = {}

@@ -70,6 +70,7 @@ def _circumstances(study: Study) -> list[str]:
     models = ", ".join(f"{role}: {name}" for role, name in study.used.items())
     texts = ", ".join(f"{file} {count}" for file, count in study.counted.items()) or "none"
     limit = "" if study.limit is None else f" --limit {study.limit}"
+    limit += "" if study.costly is None else f" --costly {study.costly}"
     device = study.device or "cpu"
     if device.startswith("cuda"):
         import torch

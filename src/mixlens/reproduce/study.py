@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import mixlens
 from mixlens.errors import DataError
 from mixlens.evaluation import Table, evaluate
+from mixlens.reproduce.findings import Method
 
 Row = dict[str, Any]
 Progress = Callable[[str, int, "int | None"], None]
@@ -32,6 +36,7 @@ class Study:
     models: Mapping[str, str] = field(default_factory=dict)
     device: str | None = None
     batch_size: int = 32
+    costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
     progress: Progress | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
@@ -86,3 +91,55 @@ class Study:
             progress=report,
             **how,
         )
+
+    def split(
+        self,
+        part: str,
+        role: str,
+        rows: Sequence[Row],
+        methods: Sequence[Method],
+        measures: Sequence[str],
+        costly: Sequence[str],
+        **how: Any,
+    ) -> Joined:
+        """`evaluate`, where the methods labelled in `costly` look at some of the texts alone, evenly spaced."""
+        few = None if self.costly is None or self.costly >= len(rows) else self.costly
+        rest = [m for m in methods if few is None or m[0] not in costly]
+        table = self.evaluate(part, role, rows, rest, measures, **how)
+        if few is None:
+            return Joined(table, table, (), (), len(rows))
+        chosen = tuple(round(i * (len(rows) - 1) / max(1, few - 1)) for i in range(few))
+        dear = [m for m in methods if m[0] in costly]
+        part = f"{part}-{few}"
+        other = self.evaluate(part, role, [rows[i] for i in chosen], dear, measures, **how)
+        return Joined(table, other, tuple(m[0] for m in dear), chosen, len(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Two tables of the same measures: all texts, and for some methods a part of them."""
+
+    table: Table
+    other: Table
+    costly: tuple[str, ...]
+    chosen: tuple[int, ...]
+    count: int
+
+    def values(self, measure: str, method: str, layer: int | None = None) -> NDArray[np.float64]:
+        """(example,) in the data's order; NaN where undefined, and where a costly method did not look."""
+        if method not in self.costly:
+            return self.table.values(measure, method, layer)
+        out = np.full(self.count, np.nan)
+        out[list(self.chosen)] = self.other.values(measure, method, layer)
+        return out
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers' numbers, from 1."""
+        return tuple(str(k + 1) for k in range(1 + max(row.layer for row in self.table if row.layer is not None)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know of the texts."""
+        names = ", ".join(self.costly)
+        return (f"{names}: on {len(self.chosen)} of the {self.count} texts, evenly spaced.",) if self.costly else ()

@@ -12,7 +12,7 @@ from mixlens.evaluation import Table
 from mixlens.measure.probing import mdl_compression
 from mixlens.measure.statistics import permutation
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
-from mixlens.reproduce.study import Row, Study
+from mixlens.reproduce.study import Joined, Row, Study
 
 BLIMP = ("ana", "dna", "dnaa", "darn", "rpsv")
 _FREE = {"tolerance": float("inf")}  # IG's and DeepLIFT's scores are taken as they come, as the paper does
@@ -50,7 +50,7 @@ def figure_a2(study: Study) -> Findings:
 
 def _alignment(study: Study, measures: Mapping[str, str]) -> Findings:
     table = _cues(study)
-    layers = _layers(table)
+    layers = table.layers
     panels = []
     for measure, title in measures.items():
         sign = -1 if measure == "probes_needed" else 1
@@ -96,7 +96,7 @@ def _alignment(study: Study, measures: Mapping[str, str]) -> Findings:
             for m in ("GradXinput", "IG", "DL")
         ]
     )
-    return Findings(tuple(panels), tuple(claims), (_TRAINED, _SIGNS, "A cue word is all its pieces."))
+    return Findings(tuple(panels), tuple(claims), (_TRAINED, _SIGNS, "A cue word is all its pieces.", *table.notes))
 
 
 def figure3(study: Study) -> Findings:
@@ -119,7 +119,7 @@ def figure3(study: Study) -> Findings:
 def table2(study: Study) -> Findings:
     """Do layers that align better with the cue encode it better? Correlation over layers."""
     table, compression = _cues(study), _compression(study)
-    layers = _layers(table)
+    layers = table.layers
     codes = np.array([v.mean for k in layers if isinstance(v := compression.values["tuned", k], Number)])
     published = dict(
         zip(_NAMES, (-0.02, 0.08, 0.56, -0.24, 0.17, -0.12, -0.12, -0.99, -0.77, -1.00, 0.64), strict=True)
@@ -173,8 +173,8 @@ def table3(study: Study) -> Findings:
     methods += [(label, *what) for label, what in MAPS.items()]
     methods += [("|GradXinput|", "grad_x_input", {"absolute": True})]
     names = tuple(label for label, _, _ in methods)
-    table = study.evaluate(
-        "vz-blank-out", "agreement", _test_rows(study), methods, ("spearman:blank_out",), task="agreement"
+    table = study.split(
+        "vz-blank-out", "agreement", _test_rows(study), methods, ("spearman:blank_out",), ("IG",), task="agreement"
     )
     published = (0.00, -0.07, 0.14, -0.05, -0.17, -0.09, 0.19, 0.16, 0.21, 0.29, 0.31)
     paper = dict(zip((n for n in names if n not in ("|GradXinput|", "Attn-rollout")), published, strict=True))
@@ -194,6 +194,7 @@ def table3(study: Study) -> Findings:
     )
     notes = (
         _TRAINED,
+        *table.notes,
         "Blank-out is signed, as the paper's formula is. The paper makes all scores positive and does not say how: "
         'gradient scores keep their sign here, |GradXinput| does not. "Attn" is rolled out without residual.',
     )
@@ -250,8 +251,10 @@ def figure_a1(study: Study) -> Findings:
     )
 
 
-def _cues(study: Study) -> Table:
-    return study.evaluate("vz-cues", "agreement", _test_rows(study), _METHODS, _CUES, task="agreement", layers="each")
+def _cues(study: Study) -> Joined:
+    return study.split(
+        "vz-cues", "agreement", _test_rows(study), _METHODS, _CUES, ("IG",), task="agreement", layers="each"
+    )
 
 
 def _compression(study: Study) -> Panel:
@@ -301,6 +304,7 @@ def _test_rows(study: Study) -> list[Row]:
     rows = [row for name in BLIMP for row in study.rows(f"blimp/{name}.jsonl", _is_test)]
     if study.limit is not None:
         rows = rows[:: max(1, len(rows) // study.limit)][: study.limit]
+    study.counted = {"blimp/*.jsonl": len(rows)}
     return rows
 
 

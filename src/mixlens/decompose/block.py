@@ -165,7 +165,8 @@ class Block:
         eye = torch.eye(ffn.shape[-1], dtype=ffn.dtype, device=ffn.device)
         if self.spec.order == "post":
             last, actual, _ = at("ln2")
-            own = last.push(norm.pull(ffn + eye, before), actual)
+            ffn.diagonal(dim1=-2, dim2=-1).add_(1)
+            own = last.push(norm.pull(ffn, before), actual)
         else:
             own = norm.pull(ffn, before) + eye
         through = eye.expand_as(own) if self.spec.order == "parallel" else own

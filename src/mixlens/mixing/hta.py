@@ -11,12 +11,13 @@ logits (times the slope of a soft cap). So for i != j the squared Frobenius norm
 
     ||P_i E_ij||^2 = sum_hh' tr(A_i^h'h E_ij^h E_ij^h'T),    A_i = P_i^T P_i,
 
-whose parts are matrix products of a query's things with a key's: no pair of tokens ever has a dim x dim matrix.
+whose parts are matrix products of a query's things with a key's: no pair of tokens ever has a dim x dim matrix. What is
+symmetric in h and h' is made for h <= h' only, each second head h' for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,8 +29,9 @@ from mixlens.decompose import Block
 from mixlens.mixing.maps import Map, only_visible
 
 HELD_BYTES = 256 << 20  # Gram matrices of query tokens held at a time
-STEP_BYTES = 8 << 20  # Jacobians of query tokens made at a time
-TILE_BYTES = 16 << 20  # head vectors of pairs of tokens held at a time
+STEP_BYTES = 4 << 20  # Jacobians of query tokens made at a time
+KEY_BYTES = 16 << 20  # Jacobians of key tokens held at a time
+TILE_BYTES = 4 << 20  # head vectors of pairs of tokens held at a time
 
 
 def hta(block: Block) -> Map:
@@ -94,22 +96,25 @@ def frobenius(
     """
     heads, n, width = layer.context.shape
     wide = torch.float64 if layer.v.device.type != "mps" else torch.float32
-    projection = one.output[0].reshape(heads * width, -1).T
-    tile = max(1, int((TILE_BYTES / (8 * heads**2 * width)) ** 0.5))
+    projection = one.output[0].reshape(heads * width, -1)  # W_O^T
+    few = max(1, KEY_BYTES // (8 * heads * width * layer.dk.shape[-1]))
+    many = max(1, TILE_BYTES // (8 * heads * width * few))
     out, selves = layer.v.new_empty(n, n), []
-    for some in blocks(n, HELD_BYTES // (8 * (heads * width) ** 2)):
-        gram = layer.v.new_empty(heads, heads, some.stop - some.start, width, width, dtype=wide)
+    for some in blocks(n, HELD_BYTES // (4 * (heads + 1) * heads * width**2)):
+        gram = [layer.v.new_empty(some.stop - some.start, h + 1, width, width, dtype=wide) for h in range(heads)]
         for part, rows in _within(some, STEP_BYTES // (4 * projection.numel())):
             through, own = (t[0] for t in one.rest(rows))
-            p = through @ projection
-            jacobian = _scaled(own, columns, rows) + p @ _selves(layer, rows, columns)
+            p = projection.expand(len(through), -1, -1) @ through.mT  # P_i^T
+            jacobian = _scaled(torch.baddbmm(own, p.mT, _selves(layer, rows)), columns, rows)
             selves.append(torch.linalg.matrix_norm(jacobian, dtype=wide).to(out))
             p = p.to(wide)
-            gram[:, :, part] = _by_heads(p.mT @ p, heads, heads)
-        for keys in blocks(n, tile):
-            side = _Keys.of(layer, keys, columns, wide)
-            for part, rows in _within(some, tile):
-                out[rows, keys] = _squares(layer, gram[:, :, part], side, rows, keys).clamp_min_(0).sqrt_().to(out)
+            for h, pairs in enumerate(gram):
+                pairs[part] = (p[:, : (h + 1) * width] @ p[:, h * width : (h + 1) * width].mT).view_as(pairs[part])
+        for keys in blocks(n, few):
+            side = _Keys.of(layer, keys, None if columns is None else columns[keys].to(wide), wide)
+            for part, rows in _within(some, many):
+                squares = _squares(layer, [pairs[part] for pairs in gram], side, rows, keys)
+                out[rows, keys] = squares.clamp_min_(0).sqrt_().to(out)
     out.diagonal().copy_(torch.cat(selves))
     return out
 
@@ -120,57 +125,79 @@ def _within(some: slice, size: int) -> Iterator[tuple[slice, slice]]:
         yield part, slice(some.start + part.start, some.start + part.stop)
 
 
-def _selves(layer: Linearised, rows: slice, columns: Tensor | None) -> Float[Tensor, "row headwidth dim"]:
+def _selves(layer: Linearised, rows: slice) -> Float[Tensor, "row headwidth dim"]:
     """E_ii of some tokens, the query's path in."""
     i = torch.arange(rows.start, rows.stop, device=layer.v.device)
-    dq, dk, dv = (_scaled(_at(t, rows), columns, rows) for t in (layer.dq, layer.dk, layer.dv))
+    dq, dk, dv = (_at(t, rows) for t in (layer.dq, layer.dk, layer.dv))
     dk, dv = (repeat_heads(t, layer.groups) for t in (dk, dv))
     alpha, beta = (t[:, i, i].T[..., None, None] for t in (layer.alpha, layer.beta))
     moves = layer.v[:, None] - layer.context[:, rows, None]  # v_k - c_i: (head, row, key, width)
     by_query = torch.einsum("hik,hikv,hkw->ihvw", layer.beta[:, rows], moves, layer.k)
     own = (layer.v - layer.context)[:, rows].transpose(0, 1)[..., None]
     pull = layer.q[:, rows].transpose(0, 1)[..., None, :] @ dk  # K_i^T q_i: (row, head, 1, dim)
-    return (by_query @ dq + alpha * dv + (beta * own) * pull).flatten(1, 2)
+    return (by_query @ dq).addcmul_(alpha, dv).addcmul_(beta * own, pull).flatten(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """What the quadratic form needs of some keys. The axes are 1 where all have the same."""
+    """What the quadratic form needs of some keys. The token axes are 1 where all have the same."""
 
     dk: Float[Tensor, "ktoken head width dim"]  # K
-    vv: Float[Tensor, "head head2 vtoken valuewidth valuewidth"]  # V^h V^h'T
-    vk: Float[Tensor, "head head2 vktoken valuewidth width"]  # V^h K^h'T
+    squares: Float[Tensor, "any dim"] | None  # of the factors of the input dimensions
+    vv: list[Float[Tensor, "_ vtoken valuewidth valuewidth"]]  # V^h' V^hT of a key-value head h, for h' <= h
+    vk: Float[Tensor, "kvhead vktoken valuewidth kvhead2 width"]  # V^h K^h'T
 
     @classmethod
-    def of(cls, layer: Linearised, keys: slice, columns: Tensor | None, wide: torch.dtype) -> _Keys:
-        dk, dv = (_scaled(_at(t, keys), columns, keys).to(wide) for t in (layer.dk, layer.dv))
-        k, v = dk.flatten(1, 2).mT, dv.flatten(1, 2)
-        vv, vk = (_by_heads(v @ t, dv.shape[1], dk.shape[1], layer.groups) for t in (v.mT, k))
-        return cls(repeat_heads(dk, layer.groups), vv, vk)
+    def of(cls, layer: Linearised, keys: slice, columns: Float[Tensor, "token dim"] | None, wide: torch.dtype) -> _Keys:
+        dk, dv = (_at(t, keys).to(wide) for t in (layer.dk, layer.dv))
+        squares = None if columns is None else columns**2
+        by_head = dv.transpose(0, 1)
+        scaled = by_head.contiguous() if squares is None else by_head * squares[:, None]
+        vv = [_times(scaled[: h + 1], dv[:, h]) for h in range(len(scaled))]
+        vk = _times(scaled, dk.flatten(1, 2)).unflatten(-1, dk.shape[1:3])
+        return cls(dk, squares, vv, vk)
 
 
 def _squares(
-    layer: Linearised, gram: Float[Tensor, "head head2 token width width"], side: _Keys, rows: slice, keys: slice
+    layer: Linearised, gram: Sequence[Float[Tensor, "row _ width width"]], side: _Keys, rows: slice, keys: slice
 ) -> Float[Tensor, "row key"]:
-    """||P_i E_ij||_F^2 of a tile, for i != j. Axes in here: head, head, row, value width, key."""
-    a, b = (t[:, rows, keys].to(gram) for t in (layer.alpha, layer.beta))
-    q = layer.q[:, rows].to(gram)
-    moves = (layer.v[:, None, keys] - layer.context[:, rows, None]).to(gram).mT  # v_j - c_i
-    seen = gram @ moves  # A_i^hh' (v_j^h' - c_i^h')
-    pull = (q @ side.dk).transpose(1, 2)  # K_j^hT q_i^h: (key, row, head, dim)
-    out = a[:, None] * a * (gram.flatten(3) @ side.vv.flatten(3).mT)
-    out += 2 * a[:, None] * b * (seen * (side.vk @ q.mT[:, None]).transpose(2, 4)).sum(3)
-    out += b[:, None] * b * (seen * moves[:, None]).sum(3) * (pull @ pull.mT).permute(2, 3, 1, 0)
-    return out.sum((0, 1))
-
-
-def _by_heads(products: Tensor, first: int, second: int, groups: int = 1) -> Float[Tensor, "head head2 token a b"]:
-    """(token, first * a, second * b) with the heads in front, shared ones repeated."""
-    token, rows, columns = products.shape
-    out = products.view(token, first, rows // first, second, columns // second).permute(1, 3, 0, 2, 4)
-    if groups > 1:
-        out = out.repeat_interleave(groups, 0).repeat_interleave(groups, 1)
+    """||P_i E_ij||_F^2 of a tile, for i != j. Axes in here: head (up to `last`), row, key, value width."""
+    groups = layer.groups
+    a, b = (t[:, rows, keys].to(gram[0]) for t in (layer.alpha, layer.beta))
+    q = layer.q[:, rows].to(gram[0])
+    moves = (layer.v[:, None, keys] - layer.context[:, rows, None]).to(gram[0])  # v_j - c_i
+    pulls = _pulls(repeat_heads(side.dk, groups), q, side.squares)
+    out = torch.zeros_like(a[0])
+    for last, pairs in enumerate(gram):
+        to, own = slice(last + 1), last // groups
+        vv, vk, kv = side.vv[own], side.vk[..., own, :], side.vk[own].movedim(-2, 0)
+        vv, vk, kv = (t.repeat_interleave(groups, 0) if groups > 1 else t for t in (vv, vk, kv))
+        vv, vk, kv = vv[to], vk[to], kv[to]
+        near = (moves[last] @ pairs.flatten(1, 2).mT).unflatten(-1, pairs.shape[1:3]).movedim(2, 0)  # A_i^h,last m
+        far = moves[to] @ pairs.transpose(0, 1)  # A_i^last,h (v_j^h - c_i^h)
+        form = a[last] * a[to] * (pairs.flatten(2).transpose(0, 1) @ vv.flatten(2).mT)
+        form += b[last] * b[to] * pulls[to, last] * (near * moves[to]).sum(-1)
+        form += b[last] * a[to] * (near * (vk @ q[last].mT).permute(0, 3, 1, 2)).sum(-1)
+        form += a[last] * b[to] * (far * (kv @ q[to, None].mT).permute(0, 3, 1, 2)).sum(-1)
+        out += 2 * form.sum(0) - form[last]  # a pair of two heads counts twice
     return out
+
+
+def _pulls(
+    dk: Float[Tensor, "ktoken head width dim"], q: Float[Tensor, "head row width"], squares: Tensor | None
+) -> Float[Tensor, "head head2 row key_or_1"]:
+    """(K_j^hT q_i^h) . (K_j^h'T q_i^h'), with the squares of the factors of the input dimensions."""
+    pull = q @ dk  # (key, head, row, dim)
+    if len(dk) == 1:
+        pairs = pull[0, :, None] * pull[0]
+        return pairs.sum(-1, keepdim=True) if squares is None else pairs @ squares.T
+    other = pull if squares is None else pull * squares[:, None, None]
+    return (pull.transpose(1, 2) @ other.permute(0, 2, 3, 1)).permute(2, 3, 1, 0)
+
+
+def _times(rows: Float[Tensor, "head token width dim"], right: Float[Tensor, "token_or_1 any dim"]) -> Tensor:
+    """Rows times their token's right factor, transposed: (head, token, width, any). One product if all share it."""
+    return rows @ (right[0] if len(right) == 1 else right).mT
 
 
 def _at(t: Tensor, some: slice, axis: int = 0) -> Tensor:

@@ -263,14 +263,18 @@ def _compression(study: Study) -> Panel:
     labels = np.array([int(row["number"] == "plural") for row in rows])
     values: dict[tuple[str, str], Values | Number] = {}
     layers: tuple[str, ...] = ()
-    for name, model in (("tuned", study.lens("agreement").model.bert), ("packaged", _packaged(study))):
+    lens = study.lens("agreement")
+    encoders = {"tuned": lens.model.base_model}
+    if lens.name == "mixlens:agreement":  # of another model it is not known what it was tuned from
+        encoders["packaged"] = _packaged(study)
+    for name, model in encoders.items():
         vectors = _mask_vectors(study, model, rows)
         layers = tuple(str(k) for k in range(vectors.shape[1]))
         for k in layers:
             values[name, k] = Number(mdl_compression(vectors[:, int(k)], labels), n=len(labels))
     return Panel(
         "Compression of the number of the cue, from [MASK]'s vector",
-        ("tuned", "packaged"),
+        tuple(encoders),
         layers,
         values,
         better=dict.fromkeys(layers, 0),

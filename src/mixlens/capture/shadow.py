@@ -1,41 +1,84 @@
-"""A shadow of the user's model: it shares every tensor, and nothing else.
+"""A shadow of the user's model: it shares every tensor, and nothing else that could change.
 
 Configs, hooks and train/eval mode are the shadow's own, so the user's model needs no restoring after an exception
 and may run in other threads meanwhile. A shadow is made for each call: after a user's `.to()`, a kept one would hold
-the old tensors.
+the old tensors. So it has to be cheap: modules are copied attribute by attribute, and only what an attribute may
+change or point at a module with goes through `copy.deepcopy`, whose memo then knows every module and tensor.
 """
 
 from __future__ import annotations
 
 import copy
+from functools import cache
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
 
-_HOOKS = (
+_HOOKS = frozenset(
     "_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks "
     "_forward_pre_hooks_with_kwargs _backward_hooks _backward_pre_hooks _state_dict_hooks _state_dict_pre_hooks "
-    "_load_state_dict_pre_hooks _load_state_dict_post_hooks"
-).split()
+    "_load_state_dict_pre_hooks _load_state_dict_post_hooks".split()
+)
+_UNCHANGING = frozenset((type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size))
+_UNCHANGING |= {FunctionType, BuiltinFunctionType, type}
+_SHALLOW = frozenset(("_parameters", "_buffers", "_non_persistent_buffers_set"))
+_COPYING = ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__")
 
 
 def shadow(model: Any, attention: str) -> Any:
     """A copy of the module tree, in eval mode, that shares all tensors; `attention` names its implementation."""
-    memo: dict[int, Any] = {}
-    for module in model.modules():
-        held = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
-        memo.update((id(t), t) for t in held if isinstance(t, torch.Tensor))
-        # The user's hooks watch the user's model: they are neither run nor copied (they may hold anything).
-        memo.update((id(hooks), type(hooks)()) for name in _HOOKS if (hooks := vars(module).get(name)) is not None)
-    twin = copy.deepcopy(model, memo).eval()
-    for config in _configs(twin):
+    modules, memo = list(model.modules()), {}
+    rest: list[tuple[dict[str, Any], str, Any]] = []  # attributes that may change, or point at something that does
+    for module in modules:
+        held = vars(module)
+        memo.update((id(t), t) for t in module._parameters.values())
+        memo.update((id(t), t) for t in module._buffers.values())
+        if not _copied_by_attributes(type(module)):
+            memo.update((id(t), t) for t in held.values() if isinstance(t, torch.Tensor))
+            memo.update((id(held[name]), type(held[name])()) for name in _HOOKS if held.get(name) is not None)
+            continue
+        twin = memo[id(module)] = type(module).__new__(type(module))
+        own = vars(twin)
+        own.update(held)
+        own["training"] = False
+        for name, value in held.items():
+            if type(value) in _UNCHANGING:
+                continue
+            if name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
+                own[name] = type(value)()
+            elif name in _SHALLOW:
+                own[name] = type(value)(value)
+            elif isinstance(value, torch.Tensor):
+                memo[id(value)] = value
+            else:
+                rest.append((own, name, value))
+    for own, name, value in rest:
+        if name == "_modules":
+            own[name] = {key: _twin(child, memo) for key, child in value.items()}
+        else:
+            own[name] = copy.deepcopy(value, memo)
+    twins = [_twin(module, memo) for module in modules]
+    for twin in twins:
+        vars(twin)["training"] = False
+    for config in _configs(twins):
         config._attn_implementation_internal = attention
         if getattr(config, "use_cache", False):
             config.use_cache = False  # a cache would keep every layer's keys and values
-    return twin
+    return twins[0]
 
 
-def _configs(model: Any) -> list[Any]:
+def _twin(module: Any, memo: dict[int, Any]) -> Any:
+    return memo[id(module)] if id(module) in memo else copy.deepcopy(module, memo)
+
+
+@cache
+def _copied_by_attributes(kind: type) -> bool:
+    """Whether a module's class says nothing of its own about how it is copied."""
+    return all(getattr(kind, name, None) is getattr(torch.nn.Module, name, None) for name in _COPYING)
+
+
+def _configs(modules: list[Any]) -> list[Any]:
     found: dict[int, Any] = {}
 
     def add(config: Any) -> None:
@@ -45,7 +88,7 @@ def _configs(model: Any) -> list[Any]:
         for name in config.sub_configs:
             add(getattr(config, name, None))
 
-    for module in model.modules():
+    for module in modules:
         add(getattr(module, "config", None))
     return list(found.values())
 

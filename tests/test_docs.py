@@ -76,15 +76,19 @@ def test_readme_tables_are_the_facts(name):
     assert table_in(read("README.md"), name)[1] == TABLES[name](), "run: python tests/test_docs.py"
 
 
+EXAMPLES = {"README.md": {"film.html", "maps.png"}, "docs/evaluation.md": {"ranking.png", "evaluation.html"}}
+
+
 @pytest.mark.slow
-def test_readme_example_prints_what_stands_there(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_examples_print_what_stands_there(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks("README.md", "python")
-    (shown,) = blocks("README.md", "text")
+    (code,) = blocks(page, "python")
+    (shown,) = blocks(page, "text")
     with redirect_stdout(StringIO()) as printed:
-        exec(compile(code, "README.md", "exec"), {})
+        exec(compile(code, page, "exec"), {})
     assert printed.getvalue() == shown
-    assert {path.name for path in tmp_path.iterdir()} == {"film.html", "maps.png"}
+    assert {path.name for path in tmp_path.iterdir()} == EXAMPLES[page]
 
 
 @pytest.mark.slow

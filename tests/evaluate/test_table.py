@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens.cli import app
 from mixlens.errors import MissingExtra, ResultFileError, UnknownOption
-from mixlens.evaluation.table import COLUMNS, tabulate
+from mixlens.evaluation.table import COLUMNS
+from mixlens.evaluation.tabulate import tabulate
 from mixlens.measure import statistics
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep .", "bad", ""]

@@ -24,11 +24,13 @@ from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
 from mixlens.evaluation.log import Log, Mark
 from mixlens.evaluation.plan import Asked, Plan, make
-from mixlens.evaluation.table import Table, tabulate
+from mixlens.evaluation.table import Table
+from mixlens.evaluation.tabulate import tabulate
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 
 WINDOW, CHUNK = 1024, 64
+_NO_COLUMN = "DataError: expected a column"
 END = -1  # the window of the mark that closes the run
 METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 MEASURES = ("spearman", "aopc")
@@ -162,8 +164,8 @@ def _run(
             report(done, total)
             continue
         good, bad = _read(setting.lens, some, kind, mask, truncate)
-        if window == 0 and not good and all(isinstance(r[1], Mapping) for r in some):
-            raise DataError(bad[0].error or "")
+        if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
+            raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
         groups = [good[start : start + CHUNK] for start in range(0, len(good), CHUNK)] or [[]]
         for chunk, members in enumerate(groups):
             size = len(members) + (len(bad) if chunk == 0 else 0)

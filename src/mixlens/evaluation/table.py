@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -14,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.errors import MissingExtra, ResultFileError, UnknownOption, did_you_mean
-from mixlens.evaluation.log import MANIFEST, lines
+from mixlens.errors import MissingExtra, UnknownOption, did_you_mean
+from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import NULL
 from mixlens.files import replacing, write_text
-from mixlens.measure.statistics import Paired, Ranking, paired, ranking, summarise
+from mixlens.measure.statistics import Paired, Ranking, paired, ranking
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
     from mixlens.results import PathLike
-
-CSV, VALUES = "table.csv", "values.npy"
 
 
 @dataclass(frozen=True)
@@ -235,84 +232,6 @@ class Table:
             known = [*self.methods, NULL]
             raise UnknownOption(f"no values of {name!r}, {method!r}, layer {layer}{did_you_mean(method, known)}")
         return np.array(self.array[place])
-
-
-def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Table:
-    """The table of a run's folder; also written to table.csv there. Raises ResultFileError."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultFileError(f"expected the folder of a run, got {folder}: {error}") from None
-    array, errors = _gather(folder, manifest)
-    table = Table((), manifest, folder, level, resamples, seed, array)
-    rows = tuple(_rows(table, errors))
-    table = Table(rows, manifest, folder, level, resamples, seed, array)
-    table.to_csv(folder / CSV)
-    return table
-
-
-def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float64], dict[str, int]]:
-    """(column, example), on the disk, and how many examples failed: in all (""), and by measure and method."""
-    count = sum(1 for _ in lines(folder))
-    shape = (len(manifest["columns"]), count)
-    errors: dict[str, int] = {"": 0}
-    with replacing(folder / VALUES) as temporary:
-        array = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
-        held: list[tuple[int, Sequence[float | None]]] = []
-
-        def put() -> None:
-            if held:
-                array[:, [i for i, _ in held]] = np.array([v for _, v in held], dtype=np.float64).T
-            held.clear()
-
-        for line in lines(folder):
-            if "error" in line:
-                errors[""] += 1
-                line["v"] = [None] * shape[0]
-            for name in line.get("errors", ()):
-                errors[name] = errors.get(name, 0) + 1
-            held.append((line["i"], line["v"]))
-            if len(held) == 64:
-                put()
-        put()
-        array.flush()
-        del array
-    return np.load(folder / VALUES, mmap_mode="r"), errors
-
-
-def _rows(table: Table, errors: Mapping[str, int]) -> Iterator[Row]:
-    for name, method, layer, point in table.manifest["columns"]:
-        if point is not None or method not in table.methods:
-            continue
-        facts = table.manifest["measures"][name]
-        values, null = table.values(name, method, layer), table.values(name, NULL)
-        level, draws, seed = table.level, table.resamples, table.seed
-        found = summarise(values, level=level, resamples=draws, seed=seed)
-        chance = np.nanmean(null) if np.isfinite(null).any() else None
-        failed = errors[""] + errors.get(f"{name} {method}", 0)
-        both = np.isfinite(values) & np.isfinite(null)
-        told = both.any() and method != NULL
-        p = paired(values, null, level=level, resamples=draws, seed=seed).p if told else None
-        yield Row(
-            method=method,
-            measure=facts["label"],
-            reference=facts["reference"],
-            layer=layer,
-            n=found.n,
-            n_undefined=found.n_undefined - failed,
-            n_errors=failed,
-            mean=_number(found.mean),
-            std=_number(found.std),
-            low=_number(found.low),
-            high=_number(found.high),
-            higher_is_better=facts["higher_is_better"],
-            null=_number(chance),
-            p_null=_number(p),
-        )
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)
 
 
 def _put(text: str, path: PathLike | None) -> str:

@@ -14,7 +14,7 @@ from mixlens.measure.statistics import Summary, paired, summarise
 
 Values = NDArray[np.float64]
 Verdict = Literal["holds", "reversed", "undecided", "not comparable"]
-Shape = Literal["heatmap", "lines"]
+Shape = Literal["heatmap", "grid", "lines"]
 Method = tuple[str, str, Mapping[str, Any]]  # label, name, options: what `mixlens.evaluate` takes
 
 
@@ -43,7 +43,7 @@ class Panel:
 
     `values[row, column]`: (example,) of the same texts in a column, NaN where undefined, or a `Number`. `paper`: the
     published value of a cell. `better`: +1 where higher is better, -1 where lower is, 0 where neither.
-    `shape`: how it is drawn, as coloured cells or as lines over the columns.
+    `shape`: how it is drawn: cells coloured column by column, cells on one scale ("grid"), or lines over the columns.
     """
 
     title: str

@@ -65,7 +65,7 @@ def _alignment(study: Study, measures: Mapping[str, str]) -> Findings:
                 layers,
                 values,
                 better=dict.fromkeys(layers, sign),
-                shape="lines",
+                shape="grid",
                 resamples=study.resamples,
             )
         )
@@ -222,7 +222,7 @@ def figure_a1(study: Study) -> Findings:
             names,
             layers,
             {(n, k): table.values(m, n, int(k) - 1) for n in names for k in layers},
-            shape="lines",
+            shape="grid",
             resamples=study.resamples,
         )
         for m, title in (("cue_dot", "Dot product with the cue"), ("cue_ap", "Average precision of the cue"))

@@ -32,7 +32,7 @@ def _means(panel: Any) -> np.ndarray:
 
 
 def _cells(panel: Any) -> Figure:
-    """Each column has its own scale: the best cell is darkest, whichever direction is better."""
+    """The best cell is darkest, whichever direction is better; of each column, or of all ("grid")."""
     means = _means(panel)
     rows, columns = means.shape
     figure = Figure(figsize=(2.4 + 0.85 * columns, 1.3 + 0.34 * rows), layout="constrained")
@@ -41,7 +41,8 @@ def _cells(panel: Any) -> Figure:
     for c, column in enumerate(panel.columns):
         sign = panel.better.get(column, 1)
         values = np.abs(means[:, c]) if sign == 0 else sign * means[:, c]
-        low, high = np.nanmin(values), np.nanmax(values)
+        within = values if panel.shape == "heatmap" else sign * means if sign else np.abs(means)
+        low, high = np.nanmin(within), np.nanmax(within)
         shades[:, c] = (values - low) / (high - low) if high > low else 0.5
     axes.imshow(shades, cmap="Blues", vmin=-0.1, vmax=1.3, aspect="auto")
     for r in range(rows):

@@ -18,8 +18,9 @@ from torch import Tensor
 from mixlens.capture.attention import Call, blocks, repeat_heads
 
 ROW_BYTES = 8 << 20  # attention weights held at a time
-VECTOR_BYTES = 16 << 20  # head vectors held at a time
+VECTOR_BYTES = 32 << 20  # head vectors held at a time
 CACHE_BYTES = 1 << 20  # numbers of one inner step on a CPU, a thread: what a core's own cache holds
+TILE_BYTES = 2 << 20  # the same where each step is three small calls, which take their time too
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,31 +100,53 @@ class Terms:
                     yield rows, keys, t
 
     def norms(self) -> Float[Tensor, "batch query key"]:
-        """||term_ij||_2 from Gram matrices; the diagonal, where the residual comes in, from the vectors.
+        """||term_ij||_2 from Gram matrices, formed in float64: in float32, cancelling heads make entries meaningless.
 
-        In float64 throughout where the device has it: in float32, cancelling heads make entries meaningless.
+        With G = L L', ||sum_h a_h w^h|| = ||L' a||, which cancels no more than the vectors do: float32 is enough there.
         """
-        batch, heads, n, dim = self.shape
-        wide = torch.float64 if self.values.device.type != "mps" else torch.float32
-        gram = torch.empty(batch, n, heads, heads, dtype=wide, device=self.values.device)
-        for keys, vectors in self.keys():
-            for inner in blocks(vectors.shape[1], self._step(VECTOR_BYTES) // (batch * heads * dim * gram.itemsize)):
-                # With the heads innermost the small products run at three times the speed of the other order.
-                w = vectors[:, inner].transpose(2, 3).to(wide, memory_format=torch.contiguous_format)
-                gram[:, keys][:, inner] = w.transpose(2, 3) @ w
-        squares, own = torch.empty(batch, n, n, dtype=wide, device=gram.device), []  # batch, key, query
+        batch, heads, n, _ = self.shape
+        gram = self._grams()
+        inner = gram[..., :heads, :heads]
+        factor = _factor(inner) if self.values.dtype == torch.float32 and gram.device.type == "cpu" else None
+        form = inner if factor is None else factor
+        out, own = torch.empty(batch, n, n, dtype=form.dtype, device=gram.device), []  # batch, key, query
         for rows, alpha in self.rows():
             own.append(_diagonal(alpha, rows))
-            for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * gram.itemsize)):
-                a = alpha[..., keys].to(wide).permute(0, 3, 1, 2).contiguous()  # batch, key, head, row
-                torch.sum((gram[:, keys] @ a).mul_(a), 2, out=squares[:, keys, rows])
-        norms = squares.clamp_min_(0).sqrt_().transpose(1, 2)
+            a = _heads_last(alpha)
+            for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)):
+                some = a[:, keys].to(form.dtype)
+                made = some @ form[:, keys]
+                if factor is None:
+                    torch.sum(made.mul_(some), -1, out=out[:, keys, rows])
+                else:
+                    torch.linalg.vector_norm(made, dim=-1, out=out[:, keys, rows])
+        if factor is None:
+            out.clamp_min_(0).sqrt_()
+        norms = out.transpose(1, 2)
         if self.scale is not None:
             norms = norms * self.scale[..., None]
         norms = norms.to(self.values.dtype)
         if self.own is not None:
-            norms.diagonal(dim1=1, dim2=2).copy_(self._selves(torch.cat(own, 2)).norm(dim=-1))
+            a = torch.cat(own, 2).transpose(1, 2).to(gram.dtype)
+            a = a if self.scale is None else a * self.scale[..., None]
+            a = torch.cat([a, torch.ones_like(a[..., :1])], -1)[..., None]
+            norms.diagonal(dim1=1, dim2=2).copy_((a.mT @ gram @ a)[..., 0, 0].clamp_min_(0).sqrt_())
         return norms
+
+    def _grams(self) -> Float[Tensor, "batch key vector vector"]:
+        """Inner products of each key's head vectors and, last, its residual's term; in float64 where there is one."""
+        batch, heads, n, dim = self.shape
+        count = heads + (self.own is not None)
+        wide = torch.float64 if self.values.device.type != "mps" else torch.float32
+        gram = torch.empty(batch, n, count, count, dtype=wide, device=self.values.device)
+        for keys in blocks(n, self._step(VECTOR_BYTES, TILE_BYTES) // (batch * count * dim * gram.itemsize)):
+            # With the vectors innermost the small products run at three times the speed of the other order.
+            w = gram.new_empty(batch, keys.stop - keys.start, dim, count)
+            w[..., :heads] = self.head_vectors(keys).transpose(2, 3)
+            if self.own is not None:
+                w[..., heads] = self.own[:, keys]
+            torch.matmul(w.mT, w, out=gram[:, keys])
+        return gram
 
     def distances(self, y: Float[Tensor, "batch query dim"], p: int) -> Float[Tensor, "batch query key"]:
         """||term_ij - y_i||_p, p = 1 or 2, one cache-sized block of vectors at a time (ALTI)."""
@@ -131,21 +154,27 @@ class Terms:
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm
         out, own, room = y.new_empty(batch, n, n), [], y.new_empty(0)  # out: batch, key, query
         for keys, vectors in self.keys():
+            w = vectors.contiguous()
+            sums = w.sum(-1, keepdim=True) if p == 1 else None
             for outer, alpha in self.rows():
                 if keys.start == 0:
                     own.append(_diagonal(alpha, outer))
                 for texts, inner, step in self._tiles(outer, keys):
-                    a = alpha[texts, :, inner, keys].permute(0, 3, 2, 1).contiguous()  # batch, key, row, head
+                    a = _heads_last(alpha[texts, :, inner, keys]).contiguous()
                     rows = slice(outer.start + inner.start, outer.start + inner.stop)
-                    parts = (a, vectors[texts], out[texts, keys, rows])
-                    for weights, w, distance in zip(*(part.split(step, 1) for part in parts), strict=True):
-                        t = room.resize_(*weights.shape[:3], dim)
+                    there, to = out[texts, keys, rows], target[texts, None, rows]
+                    for part in blocks(a.shape[1], step):
+                        t = room.resize_(*a[:, part].shape[:3], dim)
                         # two steps, since one `baddbmm` takes twice as long
-                        torch.bmm(weights.flatten(0, 1), w.flatten(0, 1), out=t.flatten(0, 1))
-                        t = t.sub_(target[texts, None, rows]).flatten(0, 1)
-                        # torch's 1-norm is a scalar loop, seven times slower than these two
-                        norms = t.abs_().sum(-1) if p == 1 else torch.linalg.vector_norm(t, dim=-1)
-                        distance.copy_(norms.view_as(distance))
+                        torch.bmm(a[:, part].flatten(0, 1), w[texts, part].flatten(0, 1), out=t.flatten(0, 1))
+                        if p == 1:  # |t - y| = 2 max(t, y) - t - y: two passes over the vectors instead of three
+                            torch.sum(torch.maximum(t, to, out=t), -1, out=there[:, part])
+                        else:
+                            torch.linalg.vector_norm(t.sub_(to), dim=-1, out=there[:, part])
+                    if sums is not None:
+                        there.mul_(2).sub_((a @ sums[texts]).squeeze(-1)).sub_(to.sum(-1))
+        if p == 1:
+            out.clamp_min_(0)  # rounding
         out = out.transpose(1, 2)
         if self.scale is not None:
             out = out * self.scale[..., None]
@@ -157,7 +186,7 @@ class Terms:
     def _tiles(self, rows: slice, keys: slice) -> Iterator[tuple[slice, slice, int]]:
         """`(texts, rows, number of keys)`, each small enough that its vectors stay in the caches; rows from 0 on."""
         batch, _, _, dim = self.shape
-        vectors = self._step(VECTOR_BYTES) // (dim * self.values.element_size())
+        vectors = self._step(VECTOR_BYTES, TILE_BYTES) // (dim * self.values.element_size())
         count, threads = rows.stop - rows.start, torch.get_num_threads()
         pieces = -(-count // max(1, vectors // (2 * threads)))  # so that a step has two keys a thread
         height = -(-count // pieces)
@@ -167,9 +196,20 @@ class Terms:
             for inner in blocks(count, height):
                 yield texts, inner, min(width, keys.stop - keys.start)
 
-    def _step(self, elsewhere: int) -> int:
+    def _step(self, elsewhere: int, here: int | None = None) -> int:
         """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""
-        return CACHE_BYTES * torch.get_num_threads() if self.values.device.type == "cpu" else elsewhere
+        return (CACHE_BYTES if here is None else here) * torch.get_num_threads() if self.values.device.type == "cpu" else elsewhere
+
+
+def _factor(gram: Float[Tensor, "*axes vector vector"]) -> Tensor | None:
+    """L in float32 with gram = L L'; None where a matrix is singular."""
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    return None if bool(failed.any()) else factor.float()
+
+
+def _heads_last(alpha: Float[Tensor, "batch head row key"]) -> Float[Tensor, "batch key row head"]:
+    """The same numbers with each pair's heads side by side; this way of turning takes a tenth of the direct one."""
+    return alpha.permute(0, 2, 3, 1).contiguous().transpose(1, 2)
 
 
 def _diagonal(alpha: Tensor, rows: slice) -> Float[Tensor, "batch head row"]:

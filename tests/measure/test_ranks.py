@@ -99,7 +99,7 @@ def test_special_tokens_can_be_left_out():
 def test_special_rank():
     pieces = ("[CLS]", "Ġ,", "film", "▁.", "[SEP]")
     rank = measure("special_rank")
-    expected = {"cls": 1 / 5, "sep": 2 / 5, "special": 1.5 / 5, "comma": 1.0, "full_stop": 3 / 5, "film": 4 / 5}
+    expected = {"cls": 1.0, "sep": 4 / 5, "special": 4.5 / 5, "comma": 1 / 5, "full_stop": 3 / 5, "film": 2 / 5}
     for of, value in expected.items():
         assert rank(case(pieces=pieces), of=of) == pytest.approx(value)
     assert math.isnan(rank(case(pieces=pieces), of="absent"))
@@ -109,10 +109,10 @@ def test_special_rank():
 
 def test_special_rank_of_ties_is_their_average():
     tied = Case(scores=array([2, 2, 1]), special=np.array([True, False, False]))
-    assert measure("special_rank")(tied, of="cls") == pytest.approx(1.5 / 3)
+    assert measure("special_rank")(tied, of="cls") == pytest.approx(2.5 / 3)
 
 
 def test_a_first_token_that_is_no_special_one_is_no_cls():
     causal = Case(scores=array([3, 2, 1]), special=np.array([False, False, True]))
     assert math.isnan(measure("special_rank")(causal, of="cls"))
-    assert measure("special_rank")(causal, of="sep") == pytest.approx(1)
+    assert measure("special_rank")(causal, of="sep") == pytest.approx(1 / 3)

@@ -14,7 +14,7 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation.explain import Failure, Item, Scores, explain, failure, items
 from mixlens.evaluation.perturbed import Curves
-from mixlens.evaluation.plan import Plan, Yardstick, levels
+from mixlens.evaluation.plan import Job, Plan, Yardstick, levels
 from mixlens.measure import Case, Curve
 from mixlens.measure.confidence import need_classes
 from mixlens.tasks import Example, token_mask
@@ -201,10 +201,7 @@ class _Chunk:
         base, classes = self.plan.jobs[key], len(self.lens.head.labels)
         for k in range(1, classes):
             goals = [Target((t.what + k) % classes, of=t.of) for t in self.targets if isinstance(t.what, int)]
-            job = base
-            if isinstance(base.facts, Random):  # the null says something else about every class
-                job = replace(base, options={**base.options, "seed": base.options["seed"] + k})
-            found = explain(self.lens, job, self.good, goals, self.setting.batch_size)
+            found = explain(self.lens, _redrawn(base, k), self.good, goals, self.setting.batch_size)
             for one, scores in zip(out, found, strict=True):
                 one.append(scores)
         self._advance(1.0)
@@ -219,12 +216,19 @@ class _Chunk:
             i for i, one in enumerate(there) if isinstance(one, Item) and one.said.indices == self.good[i].said.indices
         ]
         chosen = [one for i, one in enumerate(there) if i in alike and isinstance(one, Item)]
-        found = explain(lens, self.plan.jobs[key], chosen, [one.target for one in chosen], self.setting.batch_size)
+        found = explain(lens, _redrawn(self.plan.jobs[key], 1), chosen, [one.target for one in chosen], self.setting.batch_size)
         out: list[Any] = [one if isinstance(one, Failure) else None for one in there]
         for i, scores in zip(alike, found, strict=True):
             out[i] = scores
         self._advance(1.0)
         return out
+
+
+def _redrawn(job: Job, by: int) -> Job:
+    """Random scores say something else of every class and model; other methods are what they are."""
+    if not isinstance(job.facts, Random):
+        return job
+    return replace(job, options={**job.options, "seed": job.options.get("seed", 0) + by})
 
 
 class _Failed(Exception):

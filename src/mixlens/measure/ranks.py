@@ -83,7 +83,7 @@ def consistency(case: Case, *, special: bool = True) -> float:
 
 
 def special_rank(case: Case, *, of: str = "special") -> float:
-    """Rank / n of a token, 1/n for the highest score and 1 for the lowest, ties with their average rank.
+    """Rank / n of a token, 1 for the highest score and 1/n for the lowest, ties with their average rank.
 
     `of`: "cls" (the first token, where it is special), "sep" (the other special ones), "special" (all), "comma",
     "full_stop", or a piece as it is written; the mean over all such tokens. NaN: the text has none. After
@@ -92,7 +92,7 @@ def special_rank(case: Case, *, of: str = "special") -> float:
     which = _chosen(case, of)
     if not which.any():
         return _NAN
-    return float((average_ranks(-case.scores) / len(case.scores))[which].mean())
+    return float((average_ranks(case.scores) / len(case.scores))[which].mean())
 
 
 def _chosen(case: Case, of: str) -> Bool[np.ndarray, " token"]:

@@ -118,7 +118,7 @@ MEASURES: dict[str, Measure] = _table(
     ),
     Measure(
         "special_rank",
-        "rank / n of a special token, 1 = lowest score",
+        "rank / n of a special token, 1 = highest score",
         f"{_FERRANDO}, Figure 6",
         ranks.special_rank,
         "special",

@@ -283,19 +283,25 @@ class LayerMaps(_Result):
     def plot(self, path: PathLike | None = None, *, row: int | str | None = None, kind: str = "heatmap") -> Figure:
         """A figure: `kind="heatmap"`, a heatmap a layer (with heads a row of them), or `"graph"`, weights as lines.
 
-        `row=i` (or `"max"`): the layer x token picture of one query row, layer 1 at the bottom (GlobEnc, Figure 1).
+        `row=i` (or `"max"`): the layer x token picture of one query row, layer 1 at the bottom (GlobEnc, Figure 1);
+        where one row was computed, that one. `"graph"` needs all rows and layers.
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """
         from mixlens.view import figures
 
-        self._need_all()
+        if kind == "graph" and (self.queries is not None or self.layer_numbers is not None):
+            raise Undefined(
+                "expected all rows and layers for a graph, got those of flow(queries=..., layers=...); leave them out, "
+                "or draw kind='heatmap'"
+            )
+        if row is None and self.queries is not None and len(self.queries) == 1:
+            row = self.queries[0]
         return figures.maps(self, path, row=row, kind=kind)
 
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with a picture a layer; written to `path` if given, returned in any case."""
         from mixlens.view import html
 
-        self._need_all()
         return html.maps(self, path)
 
     def to_dict(self) -> dict[str, Any]:
@@ -304,10 +310,10 @@ class LayerMaps(_Result):
 
         return storage.plain(self)
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         from mixlens.view import html
 
-        return html.fragment(self) if self._all else None
+        return html.fragment(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: layer, (head,) query, key, score. Needs the extra `pandas`."""
@@ -320,19 +326,7 @@ class LayerMaps(_Result):
     def __rich__(self) -> Any:
         from mixlens.view import terminal
 
-        return terminal.maps(self) if self._all else repr(self)
-
-    @property
-    def _all(self) -> bool:
-        """Whether all query rows and all layers are here."""
-        return self.queries is None and self.layer_numbers is None
-
-    def _need_all(self) -> None:
-        if not self._all:
-            raise Undefined(
-                "expected all rows and layers for a picture of maps, got those of flow(queries=..., layers=...); "
-                "leave them out, or take the numbers: .row(i), .to_frame()"
-            )
+        return terminal.maps(self)
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)

@@ -138,7 +138,6 @@ def test_rows_and_layers_keep_their_numbers(tmp_path):
     assert sorted(set(frame["query"])) == [2, n - 1]
     assert sorted(set(frame["layer"])) == [0, 2]
     assert (whole.queries, whole.layer_numbers, whole.depth) == (None, None, None)
-    assert "LayerMaps(attention.flow" in str(part.__rich__())
 
 
 def test_what_is_not_there_is_refused():
@@ -149,9 +148,8 @@ def test_what_is_not_there_is_refused():
         part.row("max")
     with pytest.raises(UnknownOption, match="layer that was computed, 1, got -1; ask with layers="):
         part.layer(-1)
-    for picture in (part.plot, part.to_html):
-        with pytest.raises(Undefined, match="expected all rows and layers for a picture"):
-            picture()
+    with pytest.raises(Undefined, match="expected all rows and layers for a graph"):
+        part.plot(kind="graph")
 
 
 @pytest.mark.parametrize("name", ["queries", "layers"])

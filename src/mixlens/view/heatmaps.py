@@ -67,21 +67,22 @@ def grid(maps: LayerMaps) -> Figure:
     title = reading.heading(maps) + "\nrow: the token that takes, column: the token it takes from"
     title += f"\neach dot is the largest of {k} x {k} tokens" if k > 1 else ""
     if maps.heads is not None:
-        layers, heads = scores.shape[:2]
-        return mosaic(scores, title, [f"head {h + 1}" for h in range(heads)], [f"layer {k + 1}" for k in range(layers)])
+        heads, down = scores.shape[1], [f"layer {number}" for number in reading.layers(maps)]
+        return mosaic(scores, title, [f"head {h + 1}" for h in range(heads)], down)
     rows, columns = _shape(len(scores))
     size = min(max(2.0, 0.105 * scores.shape[-1] + 0.5), 3.4) if k == 1 else 2.6
     figure = Figure(figsize=(max(4.5, columns * size + 1), rows * size + 1.2), layout="constrained")
     FigureCanvasAgg(figure)
     names = [drawable(t) for t in reading.labels(maps, 12)] if k == 1 else []
+    queries = [drawable(t) for t in reading.query_labels(maps, 12)] if k == 1 else []
     drawn, scale, points = None, colors.scale(scores.ravel()), 72 * (size - 0.4)
-    for layer, panel in enumerate(scores):
+    for layer, (number, panel) in enumerate(zip(reading.layers(maps), scores, strict=True)):
         axes = figure.add_subplot(rows, columns, layer + 1)
         drawn = image(axes, panel, scale)
-        axes.set_title(f"layer {layer + 1}", fontsize=8)
+        axes.set_title(f"layer {number}", fontsize=8)
         axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
         left, below = layer % columns == 0, layer + columns >= len(scores)
-        ticks(axes.yaxis, names if left and len(names) == panel.shape[0] else [], points)
+        ticks(axes.yaxis, queries if left and len(queries) == panel.shape[0] else [], points)
         ticks(axes.xaxis, names if below and len(names) == panel.shape[1] else [], points, rotation=90)
     _title(figure, title)
     _bar(figure, drawn)
@@ -116,11 +117,11 @@ def rows(maps: LayerMaps, row: int | str) -> Figure:
     names = [drawable(t) for t in reading.labels(maps)]
     shown = _into(maps, row) if isinstance(row, int) else "the largest over all query rows"
     title = f"{reading.heading(maps)}\n{shown}"
-    return layer_token(panels, names, title, head=maps.heads is not None)
+    return layer_token(panels, names, title, reading.layers(maps), head=maps.heads is not None)
 
 
-def layer_token(panels: Array, names: list[str], title: str, head: bool = False) -> Figure:
-    """Pictures layer x token, `panels` (panel, layer, token), one below the other, layer 1 at the bottom."""
+def layer_token(panels: Array, names: list[str], title: str, numbers: list[int], head: bool = False) -> Figure:
+    """Pictures layer x token, `panels` (panel, layer, token), one below the other, the first layer at the bottom."""
     count, layers, n = panels.shape
     width = min(14.0, max(4.0, 0.32 * n + 1.6))
     height = min(max(0.22 * layers, 0.5), 6.0)
@@ -130,7 +131,7 @@ def layer_token(panels: Array, names: list[str], title: str, head: bool = False)
     for p in range(count):
         axes = figure.add_subplot(count, 1, p + 1)
         drawn = image(axes, panels[p], scale, origin="lower", aspect="auto")
-        ticks(axes.yaxis, [str(i + 1) for i in range(layers)], 72 * height)
+        ticks(axes.yaxis, [str(number) for number in numbers], 72 * height)
         axes.set_ylabel(f"head {p + 1}\nlayer" if head else "layer", fontsize=8)
         last = p == count - 1 and len(names) == n
         ticks(axes.xaxis, names if last else [], 72 * (width - 1.4), rotation=90 if n > 12 else 45)

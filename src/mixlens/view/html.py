@@ -39,7 +39,7 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
     shown = reading.parts(attr)
     layers = None
     if attr.layers is not None:
-        layers = _by_layer(reading.values(attr.layers), reading.labels(attr, 14))
+        layers = _by_layer(reading.values(attr.layers), reading.labels(attr, 14), range(1, len(attr.layers) + 1))
     page = fill(
         "attribution.html",
         **text(attr, shown),
@@ -161,21 +161,21 @@ def _pictures(maps: LayerMaps) -> dict[str, Any]:
     side = min(_SIDE, int((_PIXELS / len(scores)) ** 0.5))
     scores, k = pooled(scores, side)
     scale = colors.scale(scores.ravel())
-    names = reading.labels(maps, 14)
+    names, queries = reading.labels(maps, 14), reading.query_labels(maps, 14)
     named = k == 1 and max(scores.shape[1:]) <= _NAMED
     notes = ["mean over the heads"] if maps.heads else []
     notes += [f"each dot is the largest of {k} x {k} tokens"] if k > 1 else []
     return _row(maps) | {
         "pictures": [
             {
-                "name": f"layer {i + 1}",
+                "name": f"layer {number}",
                 "uri": _png(panel, scale),
                 "width": panel.shape[1] * _CELL if named else _SIDE,
                 "height": panel.shape[0] * _CELL if named else round(_SIDE * panel.shape[0] / panel.shape[1]),
-                "rows": names if named and len(names) == panel.shape[0] else [],
+                "rows": queries if named and len(queries) == panel.shape[0] else [],
                 "columns": names if named and len(names) == panel.shape[1] else [],
             }
-            for i, panel in enumerate(scores)
+            for number, panel in zip(reading.layers(maps), scores, strict=True)
         ],
         "legend": _legend(scale),
         "notes": notes,
@@ -185,11 +185,11 @@ def _pictures(maps: LayerMaps) -> dict[str, Any]:
 
 def _row(maps: LayerMaps) -> dict[str, Any]:
     rows, name = reading.readout(maps)
-    return {"row": _by_layer(rows, reading.labels(maps, 14)), "row_name": name}
+    return {"row": _by_layer(rows, reading.labels(maps, 14), reading.layers(maps)), "row_name": name}
 
 
-def _by_layer(rows: Array, names: list[str]) -> dict[str, Any]:
-    """A picture layer x token, layer 1 at the bottom."""
+def _by_layer(rows: Array, names: list[str], numbers: Sequence[int]) -> dict[str, Any]:
+    """A picture layer x token, the first layer at the bottom."""
     layers, scale = rows.shape[0], colors.scale(rows.ravel())
     named = rows.shape[1] <= _NAMED and len(names) == rows.shape[1]
     return {
@@ -197,7 +197,7 @@ def _by_layer(rows: Array, names: list[str]) -> dict[str, Any]:
         "uri": _png(rows[::-1], scale),
         "width": rows.shape[1] * _CELL * 1.4 if named else max(720, rows.shape[1]),
         "height": layers * _CELL,
-        "rows": [f"layer {i}" for i in range(layers, 0, -1)],
+        "rows": [f"layer {number}" for number in reversed(numbers)],
         "columns": names if named else [],
         "legend": _legend(scale),
     }

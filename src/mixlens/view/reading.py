@@ -128,24 +128,41 @@ def values(tensor: Tensor) -> NDArray[np.float64]:
     return tensor.detach().cpu().double().numpy()
 
 
+def layers(maps: LayerMaps) -> list[int]:
+    """The numbers of the layers that are here, from 1."""
+    return [i + 1 for i in (range(len(maps)) if maps.layer_numbers is None else maps.layer_numbers)]
+
+
+def query_labels(maps: LayerMaps, limit: int = 18) -> list[str]:
+    """The tokens of the query rows that are here, as `labels`."""
+    names = labels(maps, limit)
+    return names if maps.queries is None else [names[i] for i in maps.queries]
+
+
 def readout(maps: LayerMaps) -> tuple[NDArray[np.float64], str]:
-    """What goes into the read-out row at each layer, (layer, token), heads averaged, and its name."""
+    """What goes into the read-out row at each layer, (layer, token), heads averaged, and its name.
+
+    The mean over query rows where no read-out row is known, or it is not here.
+    """
     scores = values(maps.scores)
     scores = scores.mean(1) if scores.ndim == 4 else scores
     row = maps.meta.get("readout")
     chosen = [i for i in (row if isinstance(row, tuple) else (row,)) if isinstance(i, int)]
+    here = list(range(scores.shape[1]) if maps.queries is None else maps.queries)
+    if not any(i in here for i in chosen) and len(here) == 1:
+        chosen = here
     mean = ", head mean" if maps.heads else ""
-    if chosen and all(-scores.shape[1] <= i < scores.shape[1] for i in chosen):
+    if chosen and all(i in here for i in chosen):
         names = " and ".join(row_name(maps, i) for i in chosen)
-        return scores[:, chosen].mean(1), f"what flows into {names}{mean}"
-    return scores.mean(1), f"mean over all query rows{mean}"
+        return scores[:, [here.index(i) for i in chosen]].mean(1), f"what flows into {names}{mean}"
+    return scores.mean(1), f"mean over {'all' if maps.queries is None else 'the computed'} query rows{mean}"
 
 
 def row_name(maps: LayerMaps, row: int) -> str:
     """A query row by its token: `[CLS] (token 0)`."""
-    queries = maps.scores.shape[-2]
-    place = f"token {row % queries}"
-    return f"{labels(maps)[row]} ({place})" if queries == len(maps.display) else place
+    count = maps.scores.shape[-2] if maps.queries is None else len(maps.source)
+    place = f"token {row % count}"
+    return f"{labels(maps)[row]} ({place})" if count == len(maps.display) else place
 
 
 def number(value: float) -> str:

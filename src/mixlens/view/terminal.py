@@ -59,14 +59,16 @@ def maps(maps: LayerMaps) -> RenderableType:
     numbers = len(rows) <= _NUMBERS
     table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
     table.add_column(Text("token"), no_wrap=True)
-    for layer in range(1, len(rows) + 1):
-        head = str(layer) if numbers or layer % 5 == 0 or layer == 1 else ""
+    layers = reading.layers(maps)
+    for layer in layers:
+        head = str(layer) if numbers or layer % 5 == 0 or layer == layers[0] else ""
         table.add_column(Text(f"{head} " if numbers else head), justify="right", no_wrap=True, min_width=2)
     for j in kept:
         special = maps.special[j] if len(labels) == len(maps.special) else False
         cells = [_cell(float(v), scale, numbers) for v in rows[:, j]]
         table.add_row(Text(labels[j] + " ", style="dim" if special else ""), *cells)
-    notes = [f"layers 1 to {len(rows)} across, {name}"]
+    whole = layers == list(range(1, len(layers) + 1))
+    notes = [f"layers {f'1 to {len(layers)}' if whole else ', '.join(map(str, layers))} across, {name}"]
     if numbers and not 0.1 <= scale.top < 10:
         notes.append("percent of the largest score")
     if len(kept) < rows.shape[1]:

@@ -169,3 +169,10 @@ def test_holm_is_stricter_and_says_what_it_needs():
     assert len(held.groups[0]) >= len(plain.groups[0])
     with pytest.raises(Undefined, match="resamples=120"):
         s.ranking(values, True, correction="holm", resamples=100)
+
+
+def test_few_texts_tell_nothing_apart():
+    """One text that is better does not make a method better, whatever a bootstrap of it says."""
+    for n, floor in ((1, 1.0), (2, 0.5), (5, 0.0625)):
+        assert s.paired(np.ones(n), np.zeros(n)).p == floor
+    assert s.paired(np.ones(12), np.zeros(12)).p == pytest.approx(2 / 1001)

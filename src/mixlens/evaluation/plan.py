@@ -11,7 +11,7 @@ from mixlens.attribute import Gradient, Method, Path, Preset, Random, method
 from mixlens.capture.run import layer_count
 from mixlens.errors import Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.facts import plain, tokenizer_facts
-from mixlens.measure import Corpus, Curve, Measure, measure
+from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
 from mixlens.runners import removal
@@ -97,6 +97,8 @@ def make(
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
     if not methods or not measures:
         raise UnknownOption("expected at least one method and one measure; see mixlens.methods(), mixlens.measures()")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UnknownOption(f"expected seed= a whole number of 0 or more, got {seed!r}")
     known = {part for asked in (*methods, *measures) for part in _names(asked)} | {reference, NULL}
     known |= {_split(name)[1] for name in known if ":" in name}
     for name in options:
@@ -127,7 +129,8 @@ def make(
         if one.name in [y.name for y in yardsticks]:
             raise UnknownOption(f"expected every measure once, got {one.name!r} twice; (label, name, options) renames")
         if one.reference is not None:
-            key = add(one.reference, options.get(one.reference, {}))
+            own = options.get(one.reference, {})  # (another draw than the null's, if random scores are the reference)
+            key = add(one.reference, {"seed": seed + 1, **own} if one.reference == NULL else own)
             one = Yardstick(one.label, one.measure, one.options, one.spans, one.reference, key)
         yardsticks.append(one)
         _refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
@@ -213,7 +216,7 @@ def _labelled(asked: Asked, options: Mapping[str, Mapping[str, Any]]) -> tuple[s
 
 def _names(asked: Asked) -> tuple[str, ...]:
     label, name, _ = _labelled(asked, {})
-    return label, name, *(_split(name) if ":" in name and "+" not in name else ())
+    return label, name, *(_split(name) if ":" in name and _split(name)[0] in MEASURES else ())
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -17,6 +17,8 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
+import numpy as np
+
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Record, Setting, records
@@ -26,6 +28,7 @@ from mixlens.evaluation.log import Log, Mark
 from mixlens.evaluation.plan import Asked, Plan, make
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
+from mixlens.measure.statistics import summarise
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 
@@ -76,6 +79,7 @@ def evaluate(
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise UnknownOption(f"expected limit of 1 or more, or None, got {limit!r}")
+    summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
     kind = task if isinstance(task, Task) else task_named(task)
     options = {k: dict(v) for k, v in (options or {}).items()}
     plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)

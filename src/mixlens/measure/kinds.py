@@ -39,11 +39,15 @@ class Measure:
         return options_of(self.function)
 
     def checked(self, options: dict[str, Any]) -> dict[str, Any]:
-        """All options with their values. Raises UnknownOption for a name that the measure would ignore."""
+        """All options with their values. Raises UnknownOption for one that the measure would ignore or misread."""
         known = self.options()
-        for name in options:
+        for name, value in options.items():
             if name not in known:
                 raise UnknownOption(f"{self.name} has no option {name!r}{did_you_mean(name, known)}")
+            wanted = type(known[name])
+            if wanted in (bool, int) and (type(value) is not wanted or (wanted is int and value < 0)):
+                what = "True or False" if wanted is bool else "a whole number of 0 or more"
+                raise UnknownOption(f"{self.name}: expected {name}= {what}, got {value!r}")
         return {**known, **options}
 
     def __call__(self, case: Case, **options: Any) -> float:

@@ -34,7 +34,10 @@ def shares(levels: Levels = "tenths") -> tuple[float, ...]:
         if levels not in NAMED:
             raise UnknownOption(f"levels: expected {', '.join(NAMED)}, {ATTCAT} or shares 0 to 1, got {levels!r}")
         return NAMED[levels]
-    found = tuple(float(share) for share in levels)
+    try:
+        found = tuple(float(share) for share in levels)
+    except (TypeError, ValueError):
+        found = ()
     if not found or not all(0 <= share <= 1 for share in found):
         raise UnknownOption(f"levels: expected at least one share, each 0 to 1, got {levels!r}")
     return found

@@ -131,8 +131,8 @@ def summarise(values: Values, *, level: float = 0.95, resamples: int = 1000, see
 def paired(a: Values, b: Others, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Paired:
     """Compares two methods' values on the same texts, in the same order, by bootstrap over texts.
 
-    p = 2 (1 + the fewer of the draws at or beyond 0 on either side) / (resamples + 1), at most 1; so never below
-    2 / (resamples + 1). Raises InputError, UnknownOption.
+    p = 2 (1 + the fewer of the draws at or beyond 0 on either side) / (resamples + 1), at most 1, and never below
+    what a sign test could reach on so few texts, 2 / 2^n. Raises InputError, UnknownOption.
     """
     if len(a) != len(b):
         raise InputError(f"expected values of the same texts, got {len(a)} and {len(b)}")
@@ -144,9 +144,8 @@ def paired(a: Values, b: Others, *, level: float = 0.95, resamples: int = 1000, 
     means = _means(difference, resamples, seed)
     low, high = np.quantile(means, tails)
     beyond = min((means <= 0).sum(), (means >= 0).sum())
-    return Paired(
-        n, float(difference.mean()), float(low), float(high), min(1.0, 2 * (1 + int(beyond)) / (resamples + 1))
-    )
+    p = min(1.0, max(2 * (1 + int(beyond)) / (resamples + 1), 2.0 ** (1 - n)))
+    return Paired(n, float(difference.mean()), float(low), float(high), p)
 
 
 def permutation(

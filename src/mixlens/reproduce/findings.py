@@ -77,6 +77,8 @@ class Panel:
         found = paired(x, y, level=self.level, resamples=self.resamples)
         evidence = f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
         low, high = sorted((sign * found.low, sign * found.high))
+        if not found.p < 1 - self.level:  # too few texts
+            return "undecided", evidence
         return "holds" if low > 0 else "reversed" if high < 0 else "undecided", evidence
 
     def orderings(self) -> Iterator[tuple[str, str, str, Verdict, str]]:

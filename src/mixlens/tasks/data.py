@@ -62,6 +62,10 @@ def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
         raise row
     if isinstance(row, str) and task.name not in ("classification", "rationales"):
         raise DataError(f"expected rows with the columns of the task {task.name}, got a text alone: {row!r:.60}")
+    if isinstance(row, list) and not all(isinstance(i, int) for i in row):
+        raise DataError(
+            f"expected token ids in a list, got {row!r:.60}; a pair of texts is a tuple, split words are mixlens.Words"
+        )
     if isinstance(row, (str, tuple, list, Words, Mapping)):
         return Example(str(number), row)
     raise DataError(f"expected a row, a text or a mixlens.Example, got {type(row).__name__}: {row!r:.60}")
@@ -123,11 +127,15 @@ def _file(path: Path) -> Source:
     opener: Callable[..., Any] = gzip.open if path.name.endswith(".gz") else open
 
     def rows() -> Iterator[Any]:
-        with opener(path, "rb") as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="") as file:
+        with opener(path, "rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
             yield from _READERS[kind](file)
 
     try:
         return Source(path.name, rows, sum(1 for _ in rows()), mark)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"expected UTF-8 in {path}, got byte {error.object[error.start]:#04x}; save it as UTF-8"
+        ) from None
     except (OSError, EOFError) as error:
         raise DataError(f"expected a whole file, got: {error}; {path} cannot be read") from None
 

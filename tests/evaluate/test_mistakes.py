@@ -1,0 +1,75 @@
+"""What users get wrong about a data set or an option is said before the work, in words."""
+
+from __future__ import annotations
+
+from inspect import unwrap
+
+import pytest
+
+import mixlens
+from mixlens.errors import DataError, UnknownOption
+from mixlens.measure.perturb import shares
+
+TEXTS = [{"text": "a deep and meaningful film .", "label": "positive"}, {"text": "not good , very slow .", "label": 0}]
+
+
+@pytest.fixture(scope="module")
+def lens(tiny_bert_folder):
+    return mixlens.load(str(tiny_bert_folder))
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        ({"level": 1.5}, "level: expected a share between 0 and 1, got 1.5"),
+        ({"resamples": 0}, "resamples: expected at least 1, got 0"),
+        ({"seed": -1}, "expected seed= a whole number of 0 or more, got -1"),
+        ({"seed": True}, "expected seed= a whole number"),
+        ({"measures": ["aopc"], "options": {"aopc": {"levels": [5.0]}}}, "levels: expected at least one share"),
+        ({"measures": ["aopc"], "options": {"aopc": {"shortest": "x"}}}, "expected shortest= a whole number"),
+        ({"options": {"spearman": {"special": "no"}}}, "expected special= True or False, got 'no'"),
+    ],
+)
+def test_options_are_checked_before_the_work(lens, ask, says, monkeypatch):
+    monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
+    with pytest.raises(UnknownOption, match=says):
+        mixlens.evaluate(lens, TEXTS, **{"methods": ["alti"], "measures": ["spearman"], **ask})
+
+
+def test_levels_that_are_no_shares():
+    with pytest.raises(UnknownOption, match="levels: expected at least one share, each 0 to 1, got 5"):
+        unwrap(shares)(5)  # past the tests' own check of types
+
+
+def test_options_of_a_measure_with_a_composed_reference(lens):
+    options = {"spearman": {"special": False}}
+    table = mixlens.evaluate(lens, TEXTS, ["alti"], ["spearman:alti+layer:0"], options=options, resamples=10)
+    assert table.row("spearman", "alti").n == 2
+
+
+def test_the_null_is_no_reference_to_itself(lens):
+    for how in ({"measures": ["spearman:random"]}, {"measures": ["consistency"], "second": lens}):
+        table = mixlens.evaluate(lens, TEXTS, ["alti"], resamples=10, **how)
+        assert abs(table.rows[0].null) < 0.99
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_byte_order_mark_is_no_part_of_the_data(lens, kind, tmp_path):
+    path = tmp_path / f"rows.{kind}"
+    lines = {"csv": "text,label\na good film .,0\n", "jsonl": '{"text": "a good film .", "label": 0}\n'}
+    path.write_bytes(b"\xef\xbb\xbf" + lines[kind].encode())
+    table = mixlens.evaluate(lens, path, ["alti"], ["spearman"], resamples=10)
+    assert (table.rows[0].n, table.rows[0].n_errors) == (1, 0)
+
+
+def test_other_encodings_are_refused(lens, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes("text,label\ncaf\xe9,0\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"expected UTF-8 in .*rows.csv, got byte 0xe9; save it as UTF-8"):
+        mixlens.evaluate(lens, path, ["alti"], ["spearman"])
+
+
+def test_a_list_of_words_is_no_text(lens):
+    table = mixlens.evaluate(lens, [["a", "film"], *TEXTS], ["alti"], ["spearman"], resamples=10)
+    assert (table.rows[0].n, table.rows[0].n_errors) == (2, 1)
+    assert "expected token ids in a list" in next(e["error"] for e in table.examples() if "error" in e)

@@ -114,6 +114,12 @@ def test_a_model_for_a_role_that_is_not_there(tmp_path):
         reproduce("globenc-figure5", tmp_path, models={"hate": "x"})
 
 
+@pytest.mark.parametrize("option", ["limit", "costly"])
+def test_a_number_of_texts_that_is_none(tmp_path, option):
+    with pytest.raises(UnknownOption, match=f"expected {option}= 1 or more, got -3"):
+        reproduce("abnar-table3", tmp_path, **{option: -3})
+
+
 @needs_weights
 def test_data_that_is_not_there(tmp_path, data):
     with pytest.raises(DataError, match=r"abnar-table3 needs sst2/dev.jsonl.*--data DIR"):

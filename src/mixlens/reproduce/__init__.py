@@ -88,6 +88,9 @@ def reproduce(
     for role in models or {}:
         if role not in (*found.roles, "*"):
             raise UnknownOption(f"expected a model for {', '.join(found.roles)} in {name}, got one for {role!r}")
+    for option, value in (("limit", limit), ("costly", costly)):
+        if value is not None and (isinstance(value, bool) or value < 1):
+            raise UnknownOption(f"expected {option}= 1 or more, got {value!r}")
     where = None if data is None else Path(data)
     study = Study(
         name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, costly, progress=progress

@@ -7,7 +7,7 @@ blocks of rows, so that nothing of size head x query x key has to live unless a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -65,6 +65,13 @@ class Call:
         visible = self.visible(rows)
         return s if visible is None else s.masked_fill(~visible, torch.finfo(s.dtype).min)
 
+    def take(self, queries: Tensor) -> Call:
+        """The same call for some query rows only; `queries` (batch, row): their positions."""
+        at = queries[:, None, :, None]
+        q = self.q.gather(2, at.expand(-1, self.q.shape[1], -1, self.q.shape[3]))
+        seen = self.mask if self.mask is not None else self.visible()
+        return replace(self, q=q, mask=_gathered(seen, at), bias=_gathered(self.bias, at), causal=False)
+
     def visible(self, rows: slice = slice(None)) -> Tensor | None:
         """Which keys each row may see, (batch or 1, 1, row, key) bool; None: all of them."""
         if self.mask is not None:
@@ -85,6 +92,14 @@ def blocks(n: int, size: int) -> Iterator[slice]:
     """Slices of at most `size` that cover range(n)."""
     for start in range(0, n, max(1, size)):
         yield slice(start, min(n, start + max(1, size)))
+
+
+def _gathered(t: Tensor | None, at: Tensor) -> Tensor | None:
+    """Rows of a mask or bias (batch or 1, head or 1, row or 1, key)."""
+    if t is None or t.shape[-2] == 1:
+        return t
+    t = t.expand(len(at), -1, -1, -1)
+    return t.gather(2, at.expand(-1, t.shape[1], -1, t.shape[3]))
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from mixlens.architectures import Spec, submodule
 from mixlens.capture.attention import Call
 from mixlens.capture.run import LayerPass, call_again, text_of
 from mixlens.decompose.jacobian import Jacobians, feed_forward, token_local
-from mixlens.decompose.linear import Frozen, matrix
+from mixlens.decompose.linear import Frozen, in_place, matrix
 from mixlens.decompose.terms import Terms
 from mixlens.errors import SelfCheckFailed, Undefined
 
@@ -23,16 +23,22 @@ STAGES: tuple[Stage, ...] = ("attention", "residual", "ln1", "ln2")
 _HALF = (torch.float16, torch.bfloat16)
 
 
+def take_rows(t: Tensor, queries: Tensor) -> Tensor:
+    """Some rows (batch, row, dim) of (batch, position, dim)."""
+    return t.gather(1, queries[..., None].expand(-1, -1, t.shape[-1]))
+
+
 class Block:
     """One layer of one pass. Hidden states are (batch, position, dim), in at least float32.
 
     `x` the layer's input, `attn` the output projection's real output (bias in), `y` the layer's real output.
+    `place` (batch, row): the positions of the query rows, where not all are there (see `only`); None: all.
     """
 
     def __init__(self, spec: Spec, seen: LayerPass) -> None:
         assert seen.attn is not None and seen.y is not None
         self.spec, self.index = spec, seen.index
-        half = seen.x.dtype in _HALF
+        half = self.half = seen.x.dtype in _HALF
         self.module = copy.deepcopy(seen.module).float() if half else seen.module
         (call,) = seen.calls
         self.call: Call = call
@@ -40,6 +46,15 @@ class Block:
         self.norms = {r: tuple(t.float() if half else t for t in pair) for r, pair in seen.norms.items()}
         self.values = call.v.float() if half else call.v
         self.inputs: tuple[Any, Any] = (seen.args, seen.kwargs)
+        self.place: Tensor | None = None
+
+    def only(self, queries: Tensor) -> Block:
+        """The same for some query rows alone, `queries` (batch, row) being their positions; all keys stay."""
+        one = copy.copy(self)
+        one.place, one.call = queries, self.call.take(queries)
+        one.x, one.attn, one.y = (take_rows(t, queries) for t in (self.x, self.attn, self.y))
+        one.norms = {role: tuple(take_rows(t, queries) for t in pair) for role, pair in self.norms.items()}
+        return one
 
     @cached_property
     def output(self) -> tuple[Tensor, Tensor | None]:
@@ -82,7 +97,7 @@ class Block:
             assert own is not None
             projection, own = norm.linear(projection), norm.linear(own) * factor[..., None]
             scale = factor if scale is None else scale * factor
-        return Terms(self.call, self.values, projection, scale, own)
+        return Terms(self.call, self.values, projection, scale, own, self.place)
 
     def result(self, stage: Stage) -> Tensor:
         """The real vector at a stage, biases in: what the terms explain. (batch, position, dim)."""
@@ -111,12 +126,13 @@ class Block:
         ffn = self.spec.ffn
         return self.after_up(*(submodule(self.module, up)(t) for up in ffn.up))
 
-    def after_up(self, *hidden: Tensor) -> Tensor:
-        """The feed-forward network from the outputs of its first maps on."""
+    def after_up(self, *hidden: Tensor, spare: bool = False) -> Tensor:
+        """The feed-forward network from the outputs of its first maps on. `spare`: which may be written over."""
         ffn = self.spec.ffn
         if ffn.fused:
             hidden = hidden[0].chunk(2, -1)
-        h = submodule(self.module, ffn.act)(hidden[0])
+        act = submodule(self.module, ffn.act)
+        h = in_place(act)(hidden[0]) if spare else act(hidden[0])
         if len(hidden) == 2:
             h = h * hidden[1]
         out = submodule(self.module, ffn.down)(h)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -90,3 +92,18 @@ class Frozen:
         basis = torch.stack([u, torch.ones_like(u)] if self.kind == "layer" else [u], -2) * u.shape[-1] ** -0.5
         w = w * (scale if gain is None else scale * gain)[..., None, :]
         return w.sub_((w @ basis.mT) @ basis)
+
+
+def in_place(act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """An activation that writes over what it reads, where torch has one; else as it is."""
+    kind = type(act).__name__
+    inner = getattr(act, "act", None)
+    if act is F.gelu or (kind == "GELUActivation" and inner is F.gelu):
+        return lambda x: torch.ops.aten.gelu_(x)
+    if type(act) is nn.GELU:
+        return lambda x: torch.ops.aten.gelu_(x, approximate=act.approximate)
+    if type(act) is nn.ReLU:
+        return F.relu_
+    if type(act) in (nn.SiLU,) or kind == "SiLUActivation":
+        return lambda x: F.silu(x, inplace=True)
+    return act

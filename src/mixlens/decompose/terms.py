@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.capture.attention import Call, blocks, repeat_heads
+from mixlens.decompose.scratch import scratch
 
 ROW_BYTES = 8 << 20  # attention weights held at a time
 VECTOR_BYTES = 32 << 20  # head vectors held at a time
@@ -32,18 +33,24 @@ class Terms:
     projection: Tensor
     scale: Tensor | None = None  # (batch, query); None: 1
     own: Tensor | None = None  # (batch, query, dim): the residual's term at i = j; None: no residual
+    place: Tensor | None = None  # (batch, query): the queries' positions among the keys; None: all, in order
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """batch, head, query (= key) positions, dim."""
+        """batch, head, key positions, dim."""
         heads, _, dim = self.projection.shape
         return self.values.shape[0], heads, self.values.shape[2], dim
 
     def rows(self) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of query rows with their attention weights (batch, head, row, key)."""
         batch, heads, n, _ = self.shape
-        for rows in blocks(n, ROW_BYTES // (batch * heads * n * self.values.element_size())):
+        for rows in blocks(self.queries, ROW_BYTES // (batch * heads * n * self.values.element_size())):
             yield rows, self.call.weights(rows)
+
+    @property
+    def queries(self) -> int:
+        """Query rows: as many as keys, unless `place` says which."""
+        return self.call.q.shape[2]
 
     def head_vectors(self, keys: slice = slice(None)) -> Float[Tensor, "batch key head dim"]:
         """w_j^h of some keys."""
@@ -51,10 +58,14 @@ class Terms:
         return (v @ self.projection).transpose(1, 2)
 
     def keys(self) -> Iterator[tuple[slice, Tensor]]:
-        """Blocks of keys with their head vectors (batch, key, head, dim)."""
+        """Blocks of keys with their head vectors (batch, key, head, dim), contiguous and good until the next block."""
         batch, heads, n, dim = self.shape
-        for keys in blocks(n, VECTOR_BYTES // (batch * heads * dim * self.values.element_size())):
-            yield keys, self.head_vectors(keys)
+        each = batch * heads * dim * self.values.element_size()
+        for keys in blocks(n, VECTOR_BYTES // each):
+            vectors = scratch("head vectors", (batch, keys.stop - keys.start, heads, dim), self.values)
+            for some in blocks(keys.stop - keys.start, self._step(VECTOR_BYTES) // each):
+                vectors[:, some] = self.head_vectors(slice(keys.start + some.start, keys.start + some.stop))
+            yield keys, vectors
 
     def from_context(self, context: Float[Tensor, "batch head query headdim"]) -> Float[Tensor, "batch query dim"]:
         """sum_h context_i^h projection^h, times the row's scale: a sum of terms without its residual part."""
@@ -67,25 +78,43 @@ class Terms:
 
     def selves(self) -> Float[Tensor, "batch query dim"]:
         """The diagonal terms, i = j, with the residual where there is one."""
-        return self._selves(torch.cat([_diagonal(alpha, rows) for rows, alpha in self.rows()], 2))
+        return self._selves(torch.cat([self._diagonal(alpha, rows) for rows, alpha in self.rows()], 2))
+
+    def _diagonal(self, alpha: Tensor, rows: slice) -> Float[Tensor, "batch head row"]:
+        """Each token's weights on itself, from a block of rows of weights."""
+        if self.place is None:
+            return alpha[..., rows].diagonal(dim1=2, dim2=3).clone()
+        return alpha.gather(3, self.place[:, None, rows, None].expand(-1, alpha.shape[1], -1, -1))[..., 0]
+
+    def _put_diagonal(self, out: Float[Tensor, "batch query key"], selves: Float[Tensor, "batch query"]) -> None:
+        """What stands where a token meets itself."""
+        if self.place is None:
+            out.diagonal(dim1=1, dim2=2).copy_(selves)
+        else:
+            out.scatter_(2, self.place[..., None], selves[..., None])
 
     def _selves(self, weights: Float[Tensor, "batch head query"]) -> Float[Tensor, "batch query dim"]:
         """The diagonal terms from each token's weights on itself."""
-        own = self.from_context(weights[..., None] * repeat_heads(self.values, self.call.groups))
+        v = repeat_heads(self.values, self.call.groups)
+        if self.place is not None:
+            v = v.gather(2, self.place[:, None, :, None].expand(-1, v.shape[1], -1, v.shape[3]))
+        own = self.from_context(weights[..., None] * v)
         return own if self.own is None else own + self.own
 
     def selves_and_others(self) -> tuple[Tensor, Tensor]:
         """The diagonal terms, and the sum of each row's other terms; both (batch, query, dim)."""
         v = repeat_heads(self.values, self.call.groups)
+        assert self.place is None
         own, others = [], []
         for rows, alpha in self.rows():
-            own.append(_diagonal(alpha, rows))
+            own.append(self._diagonal(alpha, rows))
             alpha[..., rows].diagonal(dim1=2, dim2=3).zero_()
             others.append(alpha @ v)
         return self._selves(torch.cat(own, 2)), self.from_context(torch.cat(others, 2))
 
     def chunks(self) -> Iterator[tuple[slice, slice, Float[Tensor, "batch row key dim"]]]:
         """The vectors themselves, by blocks of rows and keys: `(rows, keys, terms)`."""
+        assert self.place is None
         batch, _, _, dim = self.shape
         for rows, alpha in self.rows():
             step = CACHE_BYTES // (batch * alpha.shape[2] * dim * alpha.element_size())
@@ -109,9 +138,9 @@ class Terms:
         inner = gram[..., :heads, :heads]
         factor = _factor(inner) if self.values.dtype == torch.float32 and gram.device.type == "cpu" else None
         form = inner if factor is None else factor
-        out, own = torch.empty(batch, n, n, dtype=form.dtype, device=gram.device), []  # batch, key, query
+        out, own = torch.empty(batch, n, self.queries, dtype=form.dtype, device=gram.device), []  # batch, key, query
         for rows, alpha in self.rows():
-            own.append(_diagonal(alpha, rows))
+            own.append(self._diagonal(alpha, rows))
             a = _heads_last(alpha)
             for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)):
                 some = a[:, keys].to(form.dtype)
@@ -127,24 +156,31 @@ class Terms:
             norms = norms * self.scale[..., None]
         norms = norms.to(self.values.dtype)
         if self.own is not None:
-            a = torch.cat(own, 2).transpose(1, 2).to(gram.dtype)
-            a = a if self.scale is None else a * self.scale[..., None]
-            a = torch.cat([a, torch.ones_like(a[..., :1])], -1)[..., None]
-            norms.diagonal(dim1=1, dim2=2).copy_((a.mT @ gram @ a)[..., 0, 0].clamp_min_(0).sqrt_())
+            self._put_diagonal(norms, self._self_norms(torch.cat(own, 2), gram).to(norms.dtype))
         return norms
+
+    def _self_norms(self, weights: Float[Tensor, "batch head query"], gram: Tensor) -> Float[Tensor, "batch query"]:
+        """The norms of the diagonal terms with the residual's."""
+        if self.place is not None:
+            return self._selves(weights).norm(dim=-1)
+        a = weights.transpose(1, 2).to(gram.dtype)
+        a = a if self.scale is None else a * self.scale[..., None]
+        a = torch.cat([a, torch.ones_like(a[..., :1])], -1)[..., None]
+        return (a.mT @ gram @ a)[..., 0, 0].clamp_min_(0).sqrt_()
 
     def _grams(self) -> Float[Tensor, "batch key vector vector"]:
         """Inner products of each key's head vectors and, last, its residual's term; in float64 where there is one."""
         batch, heads, n, dim = self.shape
-        count = heads + (self.own is not None)
+        residual = self.own if self.place is None else None
+        count = heads + (residual is not None)
         wide = torch.float64 if self.values.device.type != "mps" else torch.float32
         gram = torch.empty(batch, n, count, count, dtype=wide, device=self.values.device)
-        for keys in blocks(n, self._step(VECTOR_BYTES, TILE_BYTES) // (batch * count * dim * gram.itemsize)):
+        for keys in blocks(n, self._step(VECTOR_BYTES) // (batch * count * dim * gram.itemsize)):
             # With the vectors innermost the small products run at three times the speed of the other order.
-            w = gram.new_empty(batch, keys.stop - keys.start, dim, count)
+            w = scratch("head vectors", (batch, keys.stop - keys.start, dim, count), gram)
             w[..., :heads] = self.head_vectors(keys).transpose(2, 3)
-            if self.own is not None:
-                w[..., heads] = self.own[:, keys]
+            if residual is not None:
+                w[..., heads] = residual[:, keys]
             torch.matmul(w.mT, w, out=gram[:, keys])
         return gram
 
@@ -152,21 +188,20 @@ class Terms:
         """||term_ij - y_i||_p, p = 1 or 2, one cache-sized block of vectors at a time (ALTI)."""
         batch, _, n, dim = self.shape
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm
-        out, own, room = y.new_empty(batch, n, n), [], y.new_empty(0)  # out: batch, key, query
+        out, own = y.new_empty(batch, n, self.queries), []  # out: batch, key, query
         for keys, vectors in self.keys():
-            w = vectors.contiguous()
-            sums = w.sum(-1, keepdim=True) if p == 1 else None
+            sums = vectors.sum(-1, keepdim=True) if p == 1 else None
             for outer, alpha in self.rows():
                 if keys.start == 0:
-                    own.append(_diagonal(alpha, outer))
+                    own.append(self._diagonal(alpha, outer))
                 for texts, inner, step in self._tiles(outer, keys):
                     a = _heads_last(alpha[texts, :, inner, keys]).contiguous()
                     rows = slice(outer.start + inner.start, outer.start + inner.stop)
                     there, to = out[texts, keys, rows], target[texts, None, rows]
                     for part in blocks(a.shape[1], step):
-                        t = room.resize_(*a[:, part].shape[:3], dim)
+                        t = scratch("terms", (*a[:, part].shape[:3], dim), y)
                         # two steps, since one `baddbmm` takes twice as long
-                        torch.bmm(a[:, part].flatten(0, 1), w[texts, part].flatten(0, 1), out=t.flatten(0, 1))
+                        torch.bmm(a[:, part].flatten(0, 1), vectors[texts, part].flatten(0, 1), out=t.flatten(0, 1))
                         if p == 1:  # |t - y| = 2 max(t, y) - t - y: two passes over the vectors instead of three
                             torch.sum(torch.maximum(t, to, out=t), -1, out=there[:, part])
                         else:
@@ -180,7 +215,7 @@ class Terms:
             out = out * self.scale[..., None]
         if self.own is not None:
             off = torch.linalg.vector_norm(self._selves(torch.cat(own, 2)) - y, ord=p, dim=-1)
-            out.diagonal(dim1=1, dim2=2).copy_(off)
+            self._put_diagonal(out, off)
         return out
 
     def _tiles(self, rows: slice, keys: slice) -> Iterator[tuple[slice, slice, int]]:
@@ -198,7 +233,11 @@ class Terms:
 
     def _step(self, elsewhere: int, here: int | None = None) -> int:
         """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""
-        return (CACHE_BYTES if here is None else here) * torch.get_num_threads() if self.values.device.type == "cpu" else elsewhere
+        return (
+            (CACHE_BYTES if here is None else here) * torch.get_num_threads()
+            if self.values.device.type == "cpu"
+            else elsewhere
+        )
 
 
 def _factor(gram: Float[Tensor, "*axes vector vector"]) -> Tensor | None:
@@ -210,16 +249,6 @@ def _factor(gram: Float[Tensor, "*axes vector vector"]) -> Tensor | None:
 def _heads_last(alpha: Float[Tensor, "batch head row key"]) -> Float[Tensor, "batch key row head"]:
     """The same numbers with each pair's heads side by side; this way of turning takes a tenth of the direct one."""
     return alpha.permute(0, 2, 3, 1).contiguous().transpose(1, 2)
-
-
-def _diagonal(alpha: Tensor, rows: slice) -> Float[Tensor, "batch head row"]:
-    """Each token's weights on itself, from a block of rows of weights."""
-    return alpha[..., rows].diagonal(dim1=2, dim2=3).clone()
-
-
-def each(t: Float[Tensor, "batch row dim"], count: int) -> Float[Tensor, "batches row dim"]:
-    """A new tensor with the same for each of `count` keys: batch * count."""
-    return t[:, None].expand(-1, count, -1, -1).clone(memory_format=torch.contiguous_format).flatten(0, 1)
 
 
 def _add_diagonal(t: Tensor, own: Tensor, rows: slice, keys: slice) -> None:

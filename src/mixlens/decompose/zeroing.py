@@ -16,10 +16,12 @@ from torch import Tensor
 from mixlens.architectures import submodule
 from mixlens.capture.attention import blocks
 from mixlens.decompose.block import Block
-from mixlens.decompose.linear import matrix
-from mixlens.decompose.terms import Terms, each
+from mixlens.decompose.linear import Frozen, matrix
+from mixlens.decompose.scratch import scratch
+from mixlens.decompose.terms import Terms
 
 STEP_BYTES = 24 << 20  # hidden activations of one step
+DEVICE_STEP_BYTES = 192 << 20  # the same where large steps keep the device busy
 
 
 def zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -49,11 +51,12 @@ def _by_key(terms: Terms) -> Iterator[tuple[slice, Tensor]]:
 
 def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
     role = "ln1" if block.spec.order == "post" else "ln2"  # the norm in front of the FFN
-    norm, before = block.norm(role), block.norms[role][0]
+    norm, before = block.norm(role), block.result("residual")
     norm_module = submodule(block.module, block.spec.norms[role])
     last = submodule(block.module, block.spec.norms["ln2"]) if block.spec.order == "post" else None
     terms = block.terms("attention")
     batch, heads, n, dim = terms.shape
+    rows = terms.queries
     alpha = terms.call.weights().permute(0, 3, 2, 1).contiguous()  # batch, key, row, head
     ups = []
     for path in block.spec.ffn.up:
@@ -65,27 +68,40 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
         fold = norm.linear(terms.projection) @ weight.T if batch * n * heads > dim else None
         ups.append((norm.linear(before) @ weight.T, weight, fold, constant))
     width = max(len(constant) for *_, constant in ups)
-    for keys in blocks(n, STEP_BYTES // (batch * n * width * alpha.element_size())):
+    for keys in blocks(n, _step_bytes(alpha) // (batch * rows * width * alpha.element_size())):
         count = keys.stop - keys.start
-        a = alpha[:, keys].reshape(batch * count, n, heads)
+        a = alpha[:, keys].reshape(batch * count, rows, heads)
         vectors = terms.head_vectors(keys)
         flat = vectors.reshape(batch * count, heads, dim)
-        moved = each(before, count).baddbmm_(a, flat, alpha=-1)  # what enters the norm
-        scale = norm.scale(moved)[..., None]
-        scaled = a * scale
+        moved = scratch("moved", (batch, count, rows, dim), before).copy_(before[:, None]).flatten(0, 1)
+        moved.baddbmm_(a, flat, alpha=-1)  # what enters the norm
+        carried, scale = _normed(norm, norm_module, moved) if last is not None else (moved, norm.scale(moved))
+        scaled = a * scale[..., None]
         hidden = []
-        for actual, weight, fold, constant in ups:
+        for number, (actual, weight, fold, constant) in enumerate(ups):
             if fold is None:
                 pushed = norm.linear(flat) @ weight.T
             else:
                 pushed = (_values(terms, keys) @ fold).transpose(1, 2).reshape(batch * count, heads, -1)
             # constant + scale * (actual - a pushed), with as few passes over the n^2 rows as torch allows
-            h = torch.addcmul(constant, actual[:, None], scale.view(batch, count, n, 1)).flatten(0, 1)
-            hidden.append(h.baddbmm_(scaled, pushed, alpha=-1))
-        carried = norm_module(moved) if last is not None else moved
-        out = carried.add_(block.after_up(*hidden))
+            h = scratch(f"hidden {number}", (batch, count, rows, len(constant)), before)
+            torch.addcmul(constant, actual[:, None], scale.view(batch, count, rows, 1), out=h)
+            hidden.append(h.flatten(0, 1).baddbmm_(scaled, pushed, alpha=-1))
+        out = block.after_up(*hidden, spare=True).add_(carried)
         out = last(out) if last is not None else out
-        yield slice(0, n), keys, out.view(batch, count, n, dim).transpose(1, 2)
+        yield slice(0, rows), keys, out.view(batch, count, rows, dim).transpose(1, 2)
+
+
+def _step_bytes(like: Tensor) -> int:
+    return STEP_BYTES if like.device.type == "cpu" else DEVICE_STEP_BYTES
+
+
+def _normed(norm: Frozen, module: torch.nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What the norm gives, and its scale at each vector; of torch's own LayerNorm both at once."""
+    if type(module) is not torch.nn.LayerNorm or module.normalized_shape != x.shape[-1:]:
+        return module(x), norm.scale(x)
+    out, _, scale = torch.native_layer_norm(x, x.shape[-1:], module.weight, module.bias, module.eps)
+    return out, scale[..., 0]
 
 
 def _values(terms: Terms, keys: slice) -> Tensor:

@@ -33,13 +33,15 @@ def value_zeroing(
         raise UnknownOption(f"expected a distance of {', '.join(DISTANCES)}, got {distance!r}")
     between = DISTANCES[distance]
     mean, deviation = _statistics(standardize, block)
-    real = (block.y - mean) / deviation
-    scores = block.y.new_zeros(*block.y.shape[:2], block.y.shape[1])
+    # What a half-precision model gave is rounded, and a zeroed token may move it less than that.
+    y = block.finish(block.attn) if block.half else block.y
+    real = (y - mean) / deviation
+    scores = y.new_zeros(*y.shape[:2], block.values.shape[2])
     for rows, keys, outputs in zeroed(block):
         if standardize is not None:
             outputs = (outputs - mean) / deviation
         scores[:, rows, keys] = between(outputs, real[:, rows, None])
-    quiet = scores.amax(-1, keepdim=True) <= _rounding(distance, block.y, deviation, real)
+    quiet = scores.amax(-1, keepdim=True) <= _rounding(distance, y, deviation, real)
     scores = only_visible(block, scores).masked_fill(quiet, 0.0)
     return normalize_rows(scores) if normalize else scores
 

@@ -14,6 +14,7 @@ from mixlens.capture.batch import Sight, buckets, collate, sight
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
+from mixlens.decompose.scratch import keep_pages, release
 from mixlens.errors import UnknownOption
 from mixlens.selfcheck import accepts, not_finite, pad_id
 
@@ -52,6 +53,7 @@ def through(
     `on_block` gives (batch, ..., query, key) if `square`, else (batch, token, ...). `answers`: the position of each
     text where the head's answer is read; without them the head is not run. Raises UnknownOption, NotFinite.
     """
+    keep_pages()
     out = [TextPass(tokens, [], []) for tokens in texts]
     layers = layer_count(model, spec)
     for done, total, members, inputs in groups(model, texts, batch_size, pad, head=answers is not None):
@@ -64,7 +66,10 @@ def through(
                 progress(before * layers + seen.index + 1, total * layers)
 
         at = None if answers is None else [answers[i] for i in members]
-        result = run(model, spec, inputs, on_layer, heads=at is not None, at=at)
+        try:
+            result = run(model, spec, inputs, on_layer, heads=at is not None, at=at)
+        finally:
+            release()
         for b, one in enumerate(here):
             if not all(bool(torch.isfinite(t).all()) for t in one.layers):
                 raise not_finite(model, "a score")

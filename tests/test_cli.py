@@ -170,6 +170,15 @@ def test_methods_are_the_facts(cli):
         assert fact["name"] in table.stdout
 
 
+def test_one_method_with_everything_about_it(cli):
+    shown = cli("methods", "trans_att", model=False).stdout
+    assert all(word in shown for word in ("attribute", "Chefer 2021", "zero_cls=False", "class specific", "distilbert"))
+    assert "gpt2" not in shown
+    both = json.loads(cli("methods", "globenc", "--json", model=False).stdout)
+    assert [(fact["name"], fact["stage"]) for fact in both] == [("globenc", "mixing"), ("globenc", "attribute")]
+    assert one_line_error(cli("methods", "trans_atl", model=False)).endswith("did you mean 'trans_att'?")
+
+
 def test_version(cli):
     assert CliRunner().invoke(app, ["--version"]).stdout == f"mixlens {mixlens.__version__}\n"
 

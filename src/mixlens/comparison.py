@@ -145,5 +145,5 @@ def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> d
 
 def _maps(lens: Any, text: Any, found: Mapping[str, Attribution], how: Mapping[str, Any]) -> dict[str, LayerMaps]:
     """The layer maps of the methods that are made of some."""
-    kinds = {name: method(name).for_order(lens.spec.order) for name in found}
+    kinds = {name: method(name).for_spec(lens.spec) for name in found}
     return {n: lens.mixing(text, kind.mixing, **how) for n, kind in kinds.items() if isinstance(kind, Preset)}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mixlens.architectures import Spec
 
 _COST = {
     "forward": "one pass",
@@ -20,7 +24,11 @@ _COST = {
 
 
 def methods() -> list[dict[str, Any]]:
-    """One dict a method: name, stage, summary, symbol, facts, needs, cost, orders (of layers), options, cite."""
+    """One dict a method: name, stage, summary, symbol, facts, needs, cost, architectures, options, cite.
+
+    `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
+    a type's models are; None for aggregations, which see maps alone.
+    """
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
@@ -37,13 +45,13 @@ def methods() -> list[dict[str, Any]]:
             "class_specific": False,
             "needs": m.needs,
             "cost": _COST[m.needs],
-            "orders": m.orders,
+            "architectures": _architectures(m.defined),
             "options": m.options(),
             "cite": m.cite,
         }
         for name, m in MIXING.items()
     ]
-    empty = dict.fromkeys(("symbol", "rows_sum_to_one", "holds_residual", "signed", "class_specific", "needs", "cost"))
+    empty: dict[str, Any] = dict.fromkeys(mixing[0])
     aggregations = [
         {**empty, "name": name, "stage": "aggregate", "summary": a.summary, "cite": a.cite}
         for name, a in AGGREGATIONS.items()
@@ -58,12 +66,23 @@ def methods() -> list[dict[str, Any]]:
             "class_specific": p.class_specific,
             "needs": p.needs,
             "cost": _COST[p.needs],
+            "architectures": _architectures(p.defined),
             "options": p.options(),
             "cite": p.cite,
         }
         for name, p in ATTRIBUTIONS.items()
     ]
     return [*mixing, *aggregations, *presets]
+
+
+def _architectures(defined: Callable[[Spec], bool]) -> list[str]:
+    from mixlens.architectures import SPECS, variants
+
+    out = []
+    for kind in sorted(SPECS):
+        found = {setting: defined(spec) for setting, spec in variants(kind).items()}
+        out += [kind] if all(found.values()) else [f"{kind} ({setting})" for setting, yes in found.items() if yes]
+    return out
 
 
 def measures() -> list[dict[str, Any]]:

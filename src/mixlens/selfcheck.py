@@ -132,14 +132,14 @@ def _reference(model: Any) -> str:
 
 
 def supports(spec: Spec) -> dict[str, str | None]:
-    """Method -> None where it is defined for this layer order, else the reason."""
+    """Method -> None where it is defined for this architecture, else the reason."""
     out: dict[str, str | None] = {}
     for name, mixing in MIXING.items():
-        defined = spec.order in mixing.orders
-        out[name] = None if defined else f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
+        reason = f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
+        out[name] = None if mixing.defined(spec) else reason
     for name, method in ATTRIBUTIONS.items():
         try:
-            method.for_order(spec.order)
+            method.for_spec(spec)
             out.setdefault(name, None)
         except Undefined as error:
             out.setdefault(name, str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from mixlens.architectures.spec import FFN, Spec
@@ -89,6 +90,7 @@ _MODERNBERT = Spec(
     out="attn.Wo",
     ffn=FFN(("mlp.Wi",), "mlp.act", "mlp.Wo", fused=True),
     ln2="mlp_norm",
+    bare=True,
 )
 
 
@@ -119,3 +121,16 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "gemma2": lambda config: _GEMMA2,
     "modernbert": lambda config: _MODERNBERT,
 }
+
+CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
+    "gpt_neox": ("use_parallel_residual", (True, False)),
+    "opt": ("do_layer_norm_before", (True, False)),
+}
+
+
+def variants(kind: str) -> dict[str, Spec]:
+    """The specs of a model type by the setting that chooses between them; `{"": spec}` where there is one."""
+    if kind not in CHOICES:
+        return {"": SPECS[kind](SimpleNamespace())}
+    key, values = CHOICES[kind]
+    return {f"{key}={value}": SPECS[kind](SimpleNamespace(**{key: value})) for value in values}

@@ -50,6 +50,7 @@ class Spec:
     post_ffn: str | None = None
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain is 1 + weight
+    bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
     qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
 
     def __post_init__(self) -> None:

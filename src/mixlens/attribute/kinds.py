@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mixlens.architectures.spec import Order
+from mixlens.architectures.spec import Spec
 from mixlens.attribute import gradients, relevance
 from mixlens.attribute.target import Quantity
 from mixlens.errors import Undefined
@@ -33,9 +33,17 @@ class Method:
         """The method's own options and their defaults."""
         return {}
 
-    def for_order(self, order: Order) -> Method:
-        """The method as it stands for a layer order. Raises Undefined."""
+    def for_spec(self, spec: Spec) -> Method:
+        """The method as it stands for an architecture. Raises Undefined."""
         return self
+
+    def defined(self, spec: Spec) -> bool:
+        """Whether there is such a method for an architecture."""
+        try:
+            self.for_spec(spec)
+        except Undefined:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class Preset(Method):
         own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in ("normalize", "per_head")}
         return {**own, "receptive_field": None, **({"zero_cls": False} if self.zero_cls else {})}
 
-    def for_order(self, order: Order) -> Preset:
+    def for_spec(self, spec: Spec) -> Preset:
+        order = spec.order
         chosen = self.pre if order != "post" and self.pre is not None else self
         if order not in MIXING[chosen.mixing].orders:
             raise Undefined(
@@ -82,16 +91,26 @@ class Gradient(Method):
     """A pure function of one text's graph (`gradients.TextGraph`).
 
     `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them) or "weights" (attention too).
+    `sums`: it is the gradient's sum over dimensions, which is 0 where nothing but LayerNorms reads the input.
     """
 
     function: Callable[..., gradients.Scores] = gradients.saliency
     reads: Literal["input", "hidden", "weights"] = "input"
     of: Quantity = "logit"
     class_specific: bool = True
+    sums: bool = False
 
     @property
     def needs(self) -> str:
         return "backward"
+
+    def for_spec(self, spec: Spec) -> Method:
+        if self.sums and spec.order != "post" and spec.norm == "layer" and not spec.bare:
+            raise Undefined(
+                f"{self.name} is 0 whatever the text is: the gradients of this {spec.order}-LN model sum to 0 over "
+                "dimensions, since its LayerNorms take the mean out of what they read; use grad_l2 or grad_x_input"
+            )
+        return self
 
     def options(self) -> dict[str, Any]:
         own = options_of(self.function)
@@ -112,10 +131,11 @@ class Relevance(Method):
     def options(self) -> dict[str, Any]:
         return options_of(self.function)
 
-    def for_order(self, order: Order) -> Method:
-        if order != "post":
+    def for_spec(self, spec: Spec) -> Method:
+        if spec.order != "post" or spec.qkv is None:
+            lacks = "its spec names no maps to query, key and value" if spec.order == "post" else f"{spec.order}-LN"
             raise Undefined(
-                f"{self.name} has relevance rules for post-LN encoders, this model's layers are {order}-LN; "
+                f"{self.name} has relevance rules for post-LN encoders, this model's layers are not such ({lacks}); "
                 "use grad_sam or attcat"
             )
         return self

@@ -121,6 +121,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Abnar & Zuidema 2020",
         signed=True,
         function=gradients.grad_sum,
+        sums=True,
     ),
     Gradient(
         "grad_x_input",

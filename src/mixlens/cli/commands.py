@@ -14,7 +14,7 @@ import mixlens
 from mixlens.cli import evaluating, reproducing, running
 from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
 from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, target_of, texts_of
-from mixlens.cli.output import check_tables, deliver, facts_tables, show
+from mixlens.cli.output import check_tables, deliver, facts_of, facts_pages, facts_tables, show
 from mixlens.cli.running import load, progress, reported
 
 app = typer.Typer(
@@ -192,13 +192,16 @@ def check(
 
 @app.command()
 def methods(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One method, with everything about it.")] = None,
     json_out: Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")] = False,
     debug: Debug = False,
 ) -> None:
     """What there is, with what holds of each method and where it comes from."""
     with reported(debug):
         facts = mixlens.methods()
+        if name is not None:
+            facts = facts_of(name, facts)
     if json_out:
         typer.echo(json.dumps(facts, indent=2))
     else:
-        show(*facts_tables(facts))
+        show(*(facts_tables(facts) if name is None else facts_pages(facts)))

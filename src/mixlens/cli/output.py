@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mixlens.cli.running import note, progress
+from mixlens.errors import UnknownMethod, did_you_mean
 from mixlens.files import write_text
 
 if TYPE_CHECKING:
@@ -113,5 +114,32 @@ def facts_tables(facts: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
         yield Text(f"{needs}: {cost}")
 
 
+def facts_of(name: str, facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The facts of a method of this name, one a stage that has such. Raises UnknownMethod."""
+    found = [fact for fact in facts if fact["name"] == name]
+    if not found:
+        raise UnknownMethod(f"no method {name!r}{did_you_mean(name, [fact['name'] for fact in facts])}")
+    return found
+
+
+def facts_pages(facts: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    """A table a method, a row a fact."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    for fact in facts:
+        table = Table("", "", title=f"{fact['name']} ({fact['stage']})", title_justify="left", box=SIMPLE)
+        table.show_header = False
+        for key, value in fact.items():
+            if key not in ("name", "stage") and value is not None:
+                table.add_row(key.replace("_", " "), Text(_cell(value)))
+        yield table
+
+
 def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={default!r}" for key, default in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
     return {True: "yes", False: "no", None: ""}.get(value, str(value))

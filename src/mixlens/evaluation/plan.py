@@ -154,7 +154,7 @@ def levels(yardstick: Yardstick) -> int:
 
 
 def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
-    facts = method(name).for_order(lens.spec.order)
+    facts = method(name).for_spec(lens.spec)
     refuse_unknown(name, own, {**facts.options(), "readout": None, "normalize": True})
     if deep is None or isinstance(facts, Random) or not _layered(facts, deep):
         return Job(name, dict(own), facts)

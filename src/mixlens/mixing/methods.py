@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from mixlens.architectures.spec import Order
+from mixlens.architectures.spec import Order, Spec
 from mixlens.mixing.alti import alti
 from mixlens.mixing.attention import attention, attention_fixed_res, attention_res
 from mixlens.mixing.effective import effective_attention
@@ -32,16 +32,27 @@ class Mixing:
     rows_sum_to_one: bool = False
     holds_residual: bool = False
     signed: bool = False
+    queries: bool = False  # can be had for some query rows alone, with less work
     orders: tuple[Order, ...] = ("post", "pre", "parallel")
 
     def options(self) -> dict[str, Any]:
         """Option name -> default, read from the function's keyword-only arguments."""
         return options_of(self.function)
 
+    def defined(self, spec: Spec) -> bool:
+        """Whether there is such a map for an architecture."""
+        return spec.order in self.orders
+
 
 MIXING: dict[str, Mixing] = {
     "attention": Mixing(
-        attention, "W", "head mean of the attention weights", "Vaswani 2017", "forward", rows_sum_to_one=True
+        attention,
+        "W",
+        "head mean of the attention weights",
+        "Vaswani 2017",
+        "forward",
+        rows_sum_to_one=True,
+        queries=True,
     ),
     "attention_fixed_res": Mixing(
         attention_fixed_res,
@@ -78,9 +89,16 @@ MIXING: dict[str, Mixing] = {
         "decompose",
         rows_sum_to_one=True,
         holds_residual=True,
+        queries=True,
     ),
     "norm_res": Mixing(
-        norm_res, "N_RES", "the same with the residual", "Kobayashi 2021", "decompose", holds_residual=True
+        norm_res,
+        "N_RES",
+        "the same with the residual",
+        "Kobayashi 2021",
+        "decompose",
+        holds_residual=True,
+        queries=True,
     ),
     "norm_resln": Mixing(
         norm_resln,
@@ -90,6 +108,7 @@ MIXING: dict[str, Mixing] = {
         "decompose",
         holds_residual=True,
         orders=("post",),
+        queries=True,
     ),
     "globenc": Mixing(
         globenc,
@@ -98,6 +117,7 @@ MIXING: dict[str, Mixing] = {
         "Modarressi 2022, Eq. 11",
         "decompose",
         holds_residual=True,
+        queries=True,
     ),
     "alti": Mixing(
         alti,
@@ -107,6 +127,7 @@ MIXING: dict[str, Mixing] = {
         "decompose",
         rows_sum_to_one=True,
         holds_residual=True,
+        queries=True,
     ),
     "value_zeroing": Mixing(
         value_zeroing,
@@ -115,6 +136,7 @@ MIXING: dict[str, Mixing] = {
         "Mohebbi 2023, Eq. 10",
         "finish",
         rows_sum_to_one=True,
+        queries=True,
     ),
     "hta": Mixing(
         hta,

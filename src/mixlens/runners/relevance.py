@@ -78,10 +78,7 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
 
 
 def refuse_without_rules(lens: Any, name: str) -> None:
-    """Raises Undefined, naming the part that has no rule."""
-    kind = lens.model.config.model_type
-    if lens.spec.qkv is None:
-        raise Undefined(f"{name} has no relevance rules for '{kind}'; use grad_sam or attcat")
+    """Raises Undefined, naming the head that has no rule (`Relevance.for_spec` refuses architectures)."""
     if lens.head.task != "sequence" or lens.head.pooled != "first":
         raise Undefined(
             f"{name} has relevance rules for classifiers that read the first token, got a {lens.head.task} head; "

@@ -52,7 +52,7 @@ def request(
     progress: Progress | None,
 ) -> Request:
     """A checked Request. Raises UnknownMethod, UnknownOption, Undefined, TargetError."""
-    chosen = method(name).for_order(lens.spec.order)
+    chosen = method(name).for_spec(lens.spec)
     own = chosen.options()
     refuse_unknown(name, asked, {**own, "readout": None, "normalize": True})
     return Request(

@@ -1,0 +1,91 @@
+"""The facts table against what the methods do: each runs where it says so, and is refused elsewhere with the reason."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+import mixlens
+from mixlens.architectures import SPECS, spec_for, variants
+from mixlens.architectures.families import CHOICES
+from mixlens.attribute import ATTRIBUTIONS
+from mixlens.errors import Undefined
+from mixlens.mixing import MIXING
+from models import families
+
+FACTS = [fact for fact in mixlens.methods() if fact["stage"] != "aggregate"]
+QUICK = ("bert", "gpt2", "opt-post", "modernbert")
+# What a tiny random model without a tokenizer needs to be told.
+OPTIONS = {"blank_out": {"replace": "delete"}, "integrated_gradients": {"steps": 2, "tolerance": 1e9}}
+
+
+def label(name: str) -> tuple[str, str]:
+    """The model type of a family, and how the facts call its variant."""
+    config = families.config_of(name)
+    kind = config.model_type
+    key = CHOICES[kind][0] if kind in CHOICES else None
+    return kind, kind if key is None else f"{kind} ({key}={getattr(config, key)})"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in families.FAMILIES]
+)
+def test_each_method_runs_where_it_says_so_and_nowhere_else(name):
+    lens, text = families.lens(name, "sequence"), families.text(5)
+    for fact in FACTS:
+        claimed = not set(fact["architectures"]).isdisjoint(label(name))
+        how = OPTIONS.get(fact["name"], {})
+        call = lens.mixing if fact["stage"] == "mixing" else lens.attribute
+        try:
+            found = call(text, method=fact["name"], **how)
+        except Undefined as reason:
+            assert not claimed, fact["name"]
+            assert lens.spec.order in str(reason)
+            assert fact["name"] in str(reason)
+        else:
+            assert claimed, fact["name"]
+            assert torch.isfinite(found.scores).all(), fact["name"]
+            assert found.scores.abs().sum() > 0, fact["name"]
+
+
+def test_some_are_not_defined_everywhere():
+    """Else the test above could not fail."""
+    some = {(f["stage"], f["name"]) for f in FACTS if set(f["architectures"]) != set(SPECS)}
+    assert some == {
+        ("mixing", "norm_resln"),
+        *(("attribute", name) for name in ("grad_sum", "partial_lrp", "trans_att")),
+    }
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_check_says_the_same(name):
+    supports = families.lens(name).check().supports
+    for fact in FACTS:
+        if fact["stage"] == "attribute" or fact["name"] not in ATTRIBUTIONS:
+            claimed = not set(fact["architectures"]).isdisjoint(label(name))
+            assert (supports[fact["name"]] is None) == claimed, fact["name"]
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_variants_are_the_specs_of_real_configurations(name):
+    config = families.config_of(name)
+    chosen = {key: getattr(config, key) for key, _ in CHOICES.values() if hasattr(config, key)}
+    setting = next((f"{k}={v}" for k, v in chosen.items() if config.model_type in CHOICES), "")
+    ours, real = variants(config.model_type)[setting], spec_for(config)
+    assert (ours.order, ours.qkv, ours.norms) == (real.order, real.qkv, real.norms)
+
+
+def test_facts_are_whole():
+    assert [f["name"] for f in FACTS if f["stage"] == "mixing"] == list(MIXING)
+    assert [f["name"] for f in FACTS if f["stage"] == "attribute"] == list(ATTRIBUTIONS)
+    keys = "signed class_specific needs cost architectures cite summary options".split()
+    assert all(fact[key] is not None for fact in FACTS for key in keys)
+    assert len({frozenset(fact) for fact in mixlens.methods()}) == 1
+
+
+def test_methods_is_quick():
+    start = time.process_time()
+    mixlens.methods()
+    assert time.process_time() - start < 1

@@ -404,7 +404,7 @@ def test_presets_are_their_parts_put_together(method):
     close(got.scores, shares(maps.scores[-1, 0]))
     assert float(got.scores.sum()) == pytest.approx(1)
     raw = lens().attribute(TEXT, method=method, normalize=False)
-    assert torch.equal(raw.scores, maps.scores[-1, 0])
+    close(raw.scores, maps.scores[-1, 0])  # a preset makes the rows it reads alone: the same but for rounding
     if "layer" not in method and method != "attention":
         close(got.layers, maps.scores[:, 0] / maps.scores[:, 0].sum(-1, keepdim=True))
 

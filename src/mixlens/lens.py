@@ -16,7 +16,7 @@ from mixlens.errors import InputError, UnknownOption
 from mixlens.mixing import mixing_ratio
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import RUNNERS
-from mixlens.runners.maps import layer_maps, mapper
+from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, through
 from mixlens.runners.request import mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
@@ -65,6 +65,7 @@ class Lens:
         text: Any,
         method: str = "globenc",
         *,
+        queries: Sequence[int] | None = None,
         batch_size: int = 32,
         truncate: bool = False,
         progress: Progress | None = None,
@@ -72,13 +73,16 @@ class Lens:
     ) -> LayerMaps | list[LayerMaps]:
         """The maps of one text (or a list of texts): how much of each token goes into each, layer by layer.
 
-        `method`: a name of `mixlens.methods()`; `options` are that method's. `truncate`: cut texts over the model's
-        positions (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError.
+        `method`: a name of `mixlens.methods()`; `options` are that method's. `queries`: these rows alone (negatives
+        count from the end), with less work; not every method can. `truncate`: cut texts over the model's positions
+        (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError.
         """
         mixing_facts(method, options, self.spec.order)
         texts, single = self._encode(text, truncate)
-        ran = self.through(texts, mapper(method, options), batch_size=batch_size, progress=progress)
-        out = [layer_maps(self, one, method, options) for one in ran]
+        rows = asked_rows(queries, method, [len(tokens) for tokens in texts])
+        wanted = None if rows is None else lambda i, layer: rows[i]
+        ran = self.through(texts, mapper(method, options), wanted=wanted, batch_size=batch_size, progress=progress)
+        out = [layer_maps(self, one, method, options, rows and rows[i]) for i, one in enumerate(ran)]
         return out[0] if single else out
 
     def attribute(

@@ -27,6 +27,8 @@ def apply(maps: LayerMaps, name: str, *, receptive_field: bool = False, **option
         raise Undefined(
             f"expected the layer maps themselves, got maps already aggregated by {maps.aggregation}; aggregate once"
         )
+    if maps.queries is not None and name in ("rollout", "flow") and maps.aggregation is None:
+        raise Undefined(f"{name} needs every row of every layer, these maps hold some alone; leave queries= out")
     named: dict[str, Run] = {"rollout": _rollout, "flow": _flow, "layer": _single}
     run = named.get(name) or _plain(name)
     reference = _uniform(maps) if receptive_field else None

@@ -80,7 +80,7 @@ MIXING: dict[str, Mixing] = {
         "decompose",
         signed=True,
     ),
-    "norm": Mixing(norm, "N", "norm of the value-weighted terms", "Kobayashi 2020", "decompose"),
+    "norm": Mixing(norm, "N", "norm of the value-weighted terms", "Kobayashi 2020", "decompose", queries=True),
     "norm_fixed_res": Mixing(
         norm_fixed_res,
         "N_FIXEDRES",
@@ -89,7 +89,6 @@ MIXING: dict[str, Mixing] = {
         "decompose",
         rows_sum_to_one=True,
         holds_residual=True,
-        queries=True,
     ),
     "norm_res": Mixing(
         norm_res,

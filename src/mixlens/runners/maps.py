@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mixlens.aggregate.flow import indices
 from mixlens.attribute.gradients import take
 from mixlens.attribute.kinds import Preset, Random
 from mixlens.attribute.readout import Rows, answer, reading
 from mixlens.attribute.target import Target
+from mixlens.capture.run import layer_count
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
 from mixlens.errors import ModelError, TargetError, Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution, LayerMaps
-from mixlens.runners.passes import TextPass
+from mixlens.runners.passes import TextPass, Wanted
 from mixlens.runners.request import Request, provenance, result
 
 
@@ -28,14 +30,30 @@ def mapper(method: str, options: Mapping[str, Any]) -> Callable[[Block], Tensor]
     return lambda block: MIXING[method].function(block, **options)
 
 
-def layer_maps(lens: Any, one: TextPass, method: str, options: Mapping[str, Any]) -> LayerMaps:
-    """The LayerMaps of one text. Raises ModelError for maps that are zero everywhere."""
+def layer_maps(
+    lens: Any, one: TextPass, method: str, options: Mapping[str, Any], queries: tuple[int, ...] | None = None
+) -> LayerMaps:
+    """The LayerMaps of one text, `queries` being the rows that were made. Raises ModelError for zero maps."""
+    return _layer_maps(lens, one, torch.stack(one.layers), method, options, queries=queries)
+
+
+def _layer_maps(
+    lens: Any,
+    one: TextPass,
+    scores: Tensor,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    queries: tuple[int, ...] | None = None,
+    made: Tensor | None = None,
+) -> LayerMaps:
+    """`made` (layer, row): which rows of `scores` were made at all; the rest are zeros that nobody reads."""
     facts = MIXING[method]
-    scores = torch.stack(one.layers)
     meta = provenance(lens, one.tokens)
     zero = (scores == 0).all(-1)
+    zero = zero if made is None else zero & made
     if facts.needs != "forward" and bool(zero.any()):
-        if bool(zero.all()):
+        if bool((scores == 0).all()):
             raise ModelError(f"{method} is zero everywhere: no token reaches any other; the model ignores its input")
         meta["zero_rows"] = tuple(tuple(row) for row in zero.nonzero().tolist())
     with suppress(TargetError):  # the row that views show; where none is known they show the mean
@@ -54,7 +72,18 @@ def layer_maps(lens: Any, one: TextPass, method: str, options: Mapping[str, Any]
         signed=facts.signed,
         causal=causal,
         windows=tuple(s.window for s in one.sights) if causal and all(s.plain for s in one.sights) else None,
+        queries=queries,
     )
+
+
+def asked_rows(queries: Sequence[int] | None, method: str, lengths: Sequence[int]) -> list[tuple[int, ...]] | None:
+    """The query rows of each text, negatives counted from its end. Raises Undefined, UnknownOption."""
+    if queries is None:
+        return None
+    if not MIXING[method].queries:
+        can = ", ".join(name for name, facts in MIXING.items() if facts.queries)
+        raise Undefined(f"{method} cannot be had for some rows alone; leave queries= out, or use one of {can}")
+    return [indices("queries", queries, n) for n in lengths]
 
 
 def attributions(lens: Any, ask: Request) -> list[Attribution]:
@@ -62,13 +91,14 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     preset = ask.method
     assert isinstance(preset, Preset)
     own = {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
-    ran = lens.through(
-        ask.texts, mapper(preset.mixing, own), batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers
-    )
+    wanted = read_rows(ask, layer_count(lens.model, lens.spec))
+    how_run: dict[str, Any] = {"batch_size": ask.batch_size, "progress": ask.progress, "answers": ask.answers}
+    ran = lens.through(ask.texts, mapper(preset.mixing, own), wanted=wanted, **how_run)
     out = []
-    for read, one in zip(ask.reads, ran, strict=True):
+    for i, (read, one) in enumerate(zip(ask.reads, ran, strict=True)):
         said = answer(lens.head, read, one.logits)
-        maps = layer_maps(lens, one, preset.mixing, own)
+        scores, made = _filled_up(one, None if wanted is None else [wanted(i, k) for k in range(len(one.layers))])
+        maps = _layer_maps(lens, one, scores, preset.mixing, own, made=made)
         asked = ask.options.get("receptive_field")
         field = maps.windows is not None if asked is None else bool(asked)
         own_rows = _own_rows(maps, said.rows, field) if ask.layered == "each" else None
@@ -88,6 +118,39 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
         out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
     return out
+
+
+def read_rows(ask: Request, depth: int) -> Wanted | None:
+    """Which rows of which layers a preset reads, where it reads a part of them only.
+
+    A product of maps needs all rows of every layer but the last; a mean, a sum or one layer needs the read-out row of
+    each. Maps whose products are rescaled by their largest entry (`rollout_scaled`) are made whole.
+    """
+    preset = ask.method
+    assert isinstance(preset, Preset)
+    facts, rows = MIXING[preset.mixing], [(read.row,) for read in ask.reads if isinstance(read.row, int)]
+    plain = facts.rows_sum_to_one or bool(preset.how.get("normalize"))
+    if not facts.queries or len(rows) < len(ask.reads):
+        return None
+    if preset.aggregation in ("mean", "sum", "layer"):
+        first = 0
+    elif preset.aggregation == "rollout" and plain:
+        first = depth - 1
+    else:
+        return None
+    return lambda text, layer: rows[text] if layer >= first else None
+
+
+def _filled_up(one: TextPass, made: list[tuple[int, ...] | None] | None) -> tuple[Tensor, Tensor | None]:
+    """Whole maps (layer, query, key), zeros in the rows that were not made; and which were (layer, query)."""
+    if made is None:
+        return torch.stack(one.layers), None
+    n = len(one.tokens)
+    scores, there = one.layers[0].new_zeros(len(made), n, n), torch.zeros(len(made), n, dtype=torch.bool)
+    for k, rows in enumerate(made):
+        chosen = slice(None) if rows is None else list(rows)
+        scores[k, chosen], there[k, chosen] = one.layers[k], True
+    return scores, there
 
 
 def _own_rows(maps: LayerMaps, rows: tuple[Rows, ...], field: bool) -> Tensor:

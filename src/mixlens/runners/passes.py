@@ -20,6 +20,7 @@ from mixlens.selfcheck import accepts, not_finite, pad_id
 
 Progress = Callable[[int, int], None]  # layers done, layers in all
 OnBlock = Callable[[Block], Tensor]
+Wanted = Callable[[int, int], "tuple[int, ...] | None"]  # text, layer -> the query rows to make; None: all
 
 
 @dataclass(eq=False)
@@ -47,11 +48,13 @@ def through(
     batch_size: int = 32,
     progress: Progress | None = None,
     answers: Sequence[int] | None = None,
+    wanted: Wanted | None = None,
 ) -> list[TextPass]:
     """One `TextPass` a text, in order.
 
     `on_block` gives (batch, ..., query, key) if `square`, else (batch, token, ...). `answers`: the position of each
-    text where the head's answer is read; without them the head is not run. Raises UnknownOption, NotFinite.
+    text where the head's answer is read; without them the head is not run. `wanted`: the query rows of a square
+    result that are made, as many for every text; those alone are kept. Raises UnknownOption, NotFinite.
     """
     keep_pages()
     out = [TextPass(tokens, [], []) for tokens in texts]
@@ -59,9 +62,16 @@ def through(
     for done, total, members, inputs in groups(model, texts, batch_size, pad, head=answers is not None):
         here = [out[i] for i in members]
 
-        def on_layer(seen: LayerPass, here: list[TextPass] = here, before: int = done - 1, total: int = total) -> None:
+        def on_layer(
+            seen: LayerPass,
+            here: list[TextPass] = here,
+            members: list[int] = members,
+            before: int = done - 1,
+            total: int = total,
+        ) -> None:
             if on_block is not None:
-                _keep(Block(spec, seen), on_block, here, square)
+                rows = None if wanted is None else _rows([wanted(i, seen.index) for i in members], seen.x)
+                _keep(Block(spec, seen), on_block, here, square, rows)
             if progress is not None:
                 progress(before * layers + seen.index + 1, total * layers)
 
@@ -78,14 +88,23 @@ def through(
     return out
 
 
-def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], square: bool) -> None:
+def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
+    """The query rows of each text, (batch, row); None where any text's are all wanted."""
+    return None if None in each else torch.tensor(each, device=like.device)
+
+
+def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], square: bool, rows: Tensor | None = None) -> None:
     """A layer's tensor and sight of each text."""
-    scores, visible = on_block(block).cpu(), block.call.visible()
+    visible = block.call.visible()
+    scores = on_block(block if rows is None else block.only(rows)).cpu()
     visible = None if visible is None else visible.cpu()
     for b, one in enumerate(here):
         n = len(one.tokens)
         one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], n))
-        one.layers.append((scores[b, ..., :n, :n] if square else scores[b, :n]).clone())
+        if square:
+            one.layers.append(scores[b, ..., : n if rows is None else rows.shape[1], :n].clone())
+        else:
+            one.layers.append(scores[b, :n].clone())
 
 
 def groups(

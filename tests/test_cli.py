@@ -125,9 +125,29 @@ def test_map_writes_pictures_and_layers(cli, tmp_path):
 
 
 def test_map_rolls_out(cli, tiny_bert_folder):
-    data = json.loads(cli("map", TEXT, "--method", "alti", "--rollout", "--json", "-").stdout)
+    data = json.loads(cli("map", TEXT, "--method", "alti", "--aggregate", "rollout", "--json", "-").stdout)
     maps = mixlens.load(tiny_bert_folder).mixing(TEXT, method="alti")
     assert data["scores"] == maps.rollout().scores.tolist()
+
+
+@pytest.mark.parametrize("how", ["mean", "sum", "flow", "layer:-1"])
+def test_map_aggregates(cli, tiny_bert_folder, how):
+    data = json.loads(cli("map", TEXT, "--method", "alti", "--aggregate", how, "--json", "-").stdout)
+    maps = mixlens.load(tiny_bert_folder).mixing(TEXT, method="alti")
+    name, _, k = how.partition(":")
+    expected = maps.layer(int(k)) if k else getattr(maps, name)()
+    assert data["scores"] == expected.scores.tolist()
+    assert data["aggregation"] == how
+
+
+def test_map_draws_one_row_of_a_flow_and_computes_no_other(cli, tiny_bert_folder, tmp_path):
+    result = cli("map", TEXT, "--method", "alti", "--aggregate", "flow", "--row", "2", "--png", "f.png", "--json", "-")
+    data = json.loads(result.stdout)
+    expected = mixlens.load(tiny_bert_folder).mixing(TEXT, method="alti").flow(queries=[2])
+    assert (data["queries"], data["scores"]) == ([2], expected.scores.tolist())
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    shown = cli("map", TEXT, "--method", "alti", "--aggregate", "flow", "--row", "2")
+    assert "what flows into deep (token 2)" in " ".join(shown.stdout.split())
 
 
 def test_compare_puts_methods_side_by_side(cli, tmp_path):
@@ -236,6 +256,9 @@ def test_nothing_is_written_on_an_error(cli, tmp_path):
         (["explain", TEXT, "-o", "p"], "KEY=VALUE"),
         (["explain", TEXT, "-o", "target=1"], "use --target"),
         (["map", TEXT, "--row", "0"], "add --png"),
+        (["map", TEXT, "--aggregate", "roll"], "one of rollout, flow, layer, mean, sum"),
+        (["map", TEXT, "--aggregate", "layer"], "layer:K"),
+        (["map", TEXT, "--aggregate", "mean:1"], "takes no number"),
         (["map", TEXT, "--row", "first", "--png", "a.png"], "'max'"),
         (["explain"], "Missing argument"),
         (["explian", TEXT], "No such command"),

@@ -13,7 +13,7 @@ import typer
 import mixlens
 from mixlens.cli import evaluating, reproducing, running
 from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
-from mixlens.cli.inputs import check_folders, picture, row_of, settings_of, target_of, texts_of
+from mixlens.cli.inputs import aggregation_of, check_folders, picture, row_of, settings_of, target_of, texts_of
 from mixlens.cli.output import check_tables, deliver, facts_of, facts_pages, facts_tables, show
 from mixlens.cli.running import load, progress, reported
 
@@ -141,9 +141,13 @@ def map_(
     method: Method = None,
     pair: Pair = None,
     truncate: Truncate = False,
-    rollout: Annotated[bool, typer.Option("--rollout", help="Aggregate layers 0 to l by rollout.")] = False,
+    aggregate: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="Layers 0 to l in one: rollout, flow, mean, sum; or layer:K alone."),
+    ] = None,
     row: Annotated[
-        str | None, typer.Option(metavar="N", help="Draw one query row, layer x token; 'max' is the largest.")
+        str | None,
+        typer.Option(metavar="N", help="Draw one query row, layer x token; 'max' is the largest. Of a flow: no other."),
     ] = None,
     option: Settings = None,
     html: Html = None,
@@ -155,11 +159,14 @@ def map_(
     """How much of each token goes into each other token, layer by layer?
 
     mixlens map "a deep and meaningful film." --method alti --png maps.png
+    mixlens map "a deep and meaningful film." --aggregate flow --row 0 --png cls.png
     """
     options = settings_of(option)
     data = texts_of([text], pair)
     files = {"to_html": html, "plot": picture(png), "save": save}
-    query = row_of(row, png)
+    query, how = row_of(row), aggregation_of(aggregate)
+    if row is not None and png is None and (how is None or how[0] != "flow"):
+        raise typer.BadParameter("--row chooses what --png draws; add --png FILE")
     check_folders(*files.values(), json_file)
     if method is not None:
         options["method"] = method
@@ -168,8 +175,12 @@ def map_(
             lens = load(model)
             line.stage("mapping")
             maps: Any = lens.mixing(data, truncate=truncate, progress=line.report, **options)
-            if rollout:
-                maps = maps.rollout()
+            if how is not None:
+                line.stage("aggregating")
+                name, settings = how
+                if name == "flow":
+                    settings |= {"progress": line.report, "queries": [query] if isinstance(query, int) else None}
+                maps = getattr(maps, name)(**settings)
         deliver(maps, files, json_file, row=query)
 
 

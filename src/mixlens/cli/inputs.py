@@ -27,10 +27,26 @@ def target_of(what: str | None, foil: str | None) -> mixlens.Target | None:
     return None if what is None and foil is None else mixlens.Target(what, foil=foil)
 
 
-def row_of(word: str | None, png: Path | None) -> int | str | None:
+def aggregation_of(word: str | None) -> tuple[str, dict[str, Any]] | None:
+    """The name of an aggregation and its options: `layer:-1` is layer with k=-1."""
+    from mixlens.aggregate import AGGREGATIONS
+
+    if word is None:
+        return None
+    name, colon, number = word.partition(":")
+    if name not in AGGREGATIONS:
+        raise typer.BadParameter(f"--aggregate takes one of {', '.join(AGGREGATIONS)}, got '{word}'")
+    try:
+        options = {"k": int(number)} if name == "layer" else {}
+    except ValueError:
+        raise typer.BadParameter(f"--aggregate takes the number of a layer as layer:K, got '{word}'") from None
+    if colon and name != "layer":
+        raise typer.BadParameter(f"--aggregate {name} takes no number, got '{word}'")
+    return name, options
+
+
+def row_of(word: str | None) -> int | str | None:
     """The query row of the picture: its number, or "max"."""
-    if word is not None and png is None:
-        raise typer.BadParameter("--row chooses what --png draws; add --png FILE")
     if word is None or word == "max":
         return word
     try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mixlens.attribute import ATTRIBUTIONS, Preset, method
 from mixlens.attribute.readout import answer, check_target, reading
-from mixlens.errors import InputError, Undefined
+from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, LayerMaps, PathLike
 from mixlens.runners.removal import changed, left, log_probability
@@ -115,6 +115,8 @@ def compare(
         if isinstance(result, list):
             raise InputError(f"expected one text to compare methods on, got {len(result)}; compare them one by one")
         found[name] = result
+    if methods is not None and not methods:
+        raise UnknownOption("expected at least one method to compare, got none; see mixlens.methods()")
     if not found:
         raise Undefined(f"none of the methods is defined for this model: {skipped}")
     numbers = _faithfulness(lens, found, target) if faithfulness else {}

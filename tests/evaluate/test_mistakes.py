@@ -7,7 +7,7 @@ from inspect import unwrap
 import pytest
 
 import mixlens
-from mixlens.errors import DataError, UnknownOption
+from mixlens.errors import DataError, ResultFileError, Undefined, UnknownOption
 from mixlens.measure.perturb import shares
 
 TEXTS = [{"text": "a deep and meaningful film .", "label": "positive"}, {"text": "not good , very slow .", "label": 0}]
@@ -73,3 +73,47 @@ def test_a_list_of_words_is_no_text(lens):
     table = mixlens.evaluate(lens, [["a", "film"], *TEXTS], ["alti"], ["spearman"], resamples=10)
     assert (table.rows[0].n, table.rows[0].n_errors) == (2, 1)
     assert "expected token ids in a list" in next(e["error"] for e in table.examples() if "error" in e)
+
+
+def test_a_run_that_found_nothing_yet_may_be_asked_otherwise(lens, tmp_path):
+    rows = [{"words": "a good film ."}]
+    with pytest.raises(DataError, match="name it"):
+        mixlens.evaluate(lens, rows, ["alti"], ["spearman"], tmp_path)
+    task = mixlens.task("classification", text="words")
+    assert mixlens.evaluate(lens, rows, ["alti"], ["spearman"], tmp_path, task=task, resamples=10).rows[0].n == 1
+
+
+@pytest.mark.parametrize("harm", ["doubled", "missing", "torn", "other"])
+def test_results_that_were_changed_are_refused(lens, tmp_path, harm):
+    def run():
+        return mixlens.evaluate(lens, TEXTS, ["alti"], ["spearman"], tmp_path, resamples=10)
+
+    run()
+    path = tmp_path / "results.jsonl"
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    assert lines[0].startswith('{"i": 0,')
+    changed = {
+        "doubled": [lines[0], *lines],
+        "missing": lines[1:],
+        "torn": [lines[0][:40] + "}\n", *lines[1:]],
+        "other": ['{"i": 0}\n', *lines[1:]],
+    }
+    path.write_text("".join(changed[harm]), "utf-8")
+    with pytest.raises(ResultFileError, match="some were changed since; restore the file, or delete the folder"):
+        run()
+
+
+def test_no_direction_no_ranking(lens):
+    table = mixlens.evaluate(lens, TEXTS, ["alti", "attention"], ["special_rank"], resamples=10)
+    with pytest.raises(Undefined, match="special_rank ranks no methods"):
+        table.ranking("special_rank")
+
+
+def test_columns_are_names():
+    with pytest.raises(UnknownOption, match="expected first= a column's name, or several, got 3"):
+        unwrap(mixlens.task)("pairs", first=3)
+
+
+def test_nothing_to_compare(lens):
+    with pytest.raises(UnknownOption, match="expected at least one method to compare, got none"):
+        lens.compare("a good film .", methods=[])

@@ -31,8 +31,8 @@ def integrated_gradients(
     """sum_k (x - b)_ik * integral over a in [0, 1] of dF/dx_ik at b + a (x - b) (Sundararajan 2017, Eq. 1).
 
     captum's, summed over dimensions. `value`: F of several points of the ways, the texts in turn, over and over,
-    differentiable; a point's value must depend on that point alone. `at_once`: points in one call. captum holds the step sizes in float32, so
-    a result is good to about 1e-7 at best. Raises UnknownOption.
+    differentiable; a point's value must depend on that point alone. `at_once`: points in one call.
+    captum holds the step sizes in float32, so a result is good to about 1e-7 at best. Raises UnknownOption.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise UnknownOption(f"expected steps of 1 or more, got {steps!r}")

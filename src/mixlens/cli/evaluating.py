@@ -14,6 +14,7 @@ from mixlens.cli.inputs import check_folders, picture, value_of
 from mixlens.cli.output import show
 from mixlens.cli.running import load, note, progress, reported
 
+KINDS = ("ranking", "curves", "heatmap")
 _LISTS = "Names, with commas between them."
 
 
@@ -74,6 +75,8 @@ def evaluate(
     options = _options(option)
     files = {"to_csv": csv, "to_parquet": parquet, "to_html": html, "to_latex": latex, "plot": picture(png)}
     check_folders(*files.values(), out)
+    if kind not in KINDS:
+        raise typer.BadParameter(f"--kind is one of {', '.join(KINDS)}, got '{kind}'")
     with reported(debug):
         kind_of_task = mixlens.task(task, **columns)
         with progress("loading the model", counted=True) as line:
@@ -101,6 +104,9 @@ def evaluate(
                 progress=line.report,
             )
         show(table)
+        failed = [one for one in table.examples() if "error" in one]
+        if failed:
+            note(f"{len(failed)} examples failed, the first ({failed[0]['id']}): {failed[0]['error']}")
         for write, path in files.items():
             if path is not None:
                 getattr(table, write)(path, **({"kind": kind} if write == "plot" else {}))

@@ -216,7 +216,9 @@ class _Chunk:
             i for i, one in enumerate(there) if isinstance(one, Item) and one.said.indices == self.good[i].said.indices
         ]
         chosen = [one for i, one in enumerate(there) if i in alike and isinstance(one, Item)]
-        found = explain(lens, _redrawn(self.plan.jobs[key], 1), chosen, [one.target for one in chosen], self.setting.batch_size)
+        found = explain(
+            lens, _redrawn(self.plan.jobs[key], 1), chosen, [one.target for one in chosen], self.setting.batch_size
+        )
         out: list[Any] = [one if isinstance(one, Failure) else None for one in there]
         for i, scores in zip(alike, found, strict=True):
             out[i] = scores

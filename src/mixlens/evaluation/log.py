@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
@@ -59,7 +59,7 @@ class Log:
     def _settle(self, manifest: Mapping[str, Any]) -> None:
         now = json.loads(json.dumps(manifest))
         path = self.folder / MANIFEST
-        if path.exists():
+        if path.exists() and os.path.getsize(self.folder / RESULTS):  # nothing was found yet: nothing to mix
             try:
                 before = json.loads(path.read_text("utf-8"))
             except ValueError:
@@ -78,7 +78,8 @@ class Log:
             for line in file:
                 at += len(line)
                 if line.startswith(b'{"end"') and line.endswith(b"}\n"):
-                    marks.append(Mark(**json.loads(line)["end"]))
+                    with _intact(self.folder):
+                        marks.append(Mark(**json.loads(line)["end"]))
                     good = at
         if good < at:
             self.file.truncate(good)
@@ -105,12 +106,33 @@ def lines(folder: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             if not line.endswith(b"}\n"):
                 return
-            one = json.loads(line)
+            with _intact(folder):
+                one = json.loads(line)
+                known = "end" in one or ("i" in one and ("v" in one or "error" in one))
+            if not known:
+                raise damaged(folder)
             if "end" in one:
                 yield from held
                 held = []
             else:
                 held.append(one)
+
+
+@contextmanager
+def _intact(folder: Path) -> Iterator[None]:
+    """Raises ResultFileError where a closed line is no longer what was written."""
+    try:
+        yield
+    except (ValueError, TypeError):
+        raise damaged(folder) from None
+
+
+def damaged(folder: Path) -> ResultFileError:
+    """The error for results that are not what a run wrote."""
+    return ResultFileError(
+        f"expected the lines of a run in {folder / RESULTS}, some were changed since; restore the file, or delete the "
+        "folder and run again"
+    )
 
 
 def _line(record: Record) -> str:

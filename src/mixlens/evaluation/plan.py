@@ -129,7 +129,7 @@ def make(
         if one.name in [y.name for y in yardsticks]:
             raise UnknownOption(f"expected every measure once, got {one.name!r} twice; (label, name, options) renames")
         if one.reference is not None:
-            own = options.get(one.reference, {})  # (another draw than the null's, if random scores are the reference)
+            own = dict(options.get(one.reference, {}))  # random scores as reference: another draw than the null's
             key = add(one.reference, {"seed": seed + 1, **own} if one.reference == NULL else own)
             one = Yardstick(one.label, one.measure, one.options, one.spans, one.reference, key)
         yardsticks.append(one)

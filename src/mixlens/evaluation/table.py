@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.errors import MissingExtra, UnknownOption, did_you_mean
+from mixlens.errors import MissingExtra, Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import NULL
 from mixlens.files import replacing, write_text
@@ -124,11 +124,16 @@ class Table:
         )
 
     def ranking(self, measure: str) -> Ranking:
-        """The methods from the best down, and the groups that the paired bootstrap does not tell apart."""
+        """The methods from the best down, and the groups that the paired bootstrap does not tell apart.
+
+        Raises UnknownOption, and Undefined for a measure of which neither end is better.
+        """
         name = self.named(measure)
         higher = self.manifest["measures"][name]["higher_is_better"]
+        if higher is None:
+            raise Undefined(f"{measure} ranks no methods: neither more nor less of it is better")
         values = {m: v for m in self.methods if np.isfinite(v := self.values(name, m)).any()}
-        return ranking(values, higher is not False, level=self.level, resamples=self.resamples, seed=self.seed)
+        return ranking(values, higher, level=self.level, resamples=self.resamples, seed=self.seed)
 
     def is_of(self, row: Row, measure: str) -> bool:
         """Whether a line belongs to a measure. Raises UnknownOption."""

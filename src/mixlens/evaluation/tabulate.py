@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixlens.errors import ResultFileError
-from mixlens.evaluation.log import MANIFEST, lines
+from mixlens.evaluation.log import MANIFEST, damaged, lines
 from mixlens.evaluation.plan import NULL
 from mixlens.evaluation.table import Row, Table
 from mixlens.files import replacing
@@ -36,8 +36,11 @@ def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: 
 
 def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float64], dict[str, int]]:
     """(column, example), on the disk, and how many examples failed: in all (""), and by measure and method."""
-    count = sum(1 for _ in lines(folder))
+    numbers = [line["i"] for line in lines(folder)]
+    count = len(numbers)
     shape = (len(manifest["columns"]), count)
+    if sorted(numbers) != list(range(count)):
+        raise damaged(folder)
     errors: dict[str, int] = {"": 0}
     with replacing(folder / VALUES) as temporary:
         array = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
@@ -54,6 +57,8 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
                 line["v"] = [None] * shape[0]
             for name in line.get("errors", ()):
                 errors[name] = errors.get(name, 0) + 1
+            if len(line["v"]) != shape[0]:
+                raise damaged(folder)
             held.append((line["i"], line["v"]))
             if len(held) == 64:
                 put()

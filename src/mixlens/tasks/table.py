@@ -251,5 +251,9 @@ def task(name: str, **columns: str | Sequence[str]) -> Task:
     for field in columns:
         if field not in found.names:
             raise UnknownOption(f"the task {name} has no field {field!r}{did_you_mean(field, found.names)}")
+    for field, value in columns.items():
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
+            raise UnknownOption(f"expected {field}= a column's name, or several, got {value!r}")
     own = {field: (value,) if isinstance(value, str) else tuple(value) for field, value in columns.items()}
     return replace(found, names=MappingProxyType({**found.names, **own}))

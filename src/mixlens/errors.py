@@ -16,6 +16,7 @@
     |   |-- UnsupportedConfig      a configuration key that changes the mathematics and has no rule
     |   |-- SelfCheckFailed        the decomposition does not add up to the model's own numbers
     |   `-- NotFinite              NaN or infinity among weights, activations or scores
+    |-- OverBudget             more memory is needed than there is, or than `memory=` allows
     |-- RunChanged             a folder holds an evaluation of another model, other data or other options
     |-- ResultFileError        a result file that cannot be read or written
     `-- MissingExtra           an optional dependency is not installed
@@ -91,6 +92,10 @@ class SelfCheckFailed(ModelError):
 
 class NotFinite(ModelError):
     """NaN or infinity among weights, activations or scores."""
+
+
+class OverBudget(MixlensError, MemoryError):
+    """More memory is needed than there is, or than `memory=` allows; said before any work starts."""
 
 
 class RunChanged(MixlensError, ValueError):

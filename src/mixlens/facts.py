@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mixlens.architectures import Spec
 
-_COST = {
+COST = {
     "forward": "one pass",
     "flow": "one pass and a maximum flow for every token, on the CPU",
     "decompose": "one pass and the terms",
@@ -44,7 +44,7 @@ def methods() -> list[dict[str, Any]]:
             "signed": m.signed,
             "class_specific": False,
             "needs": m.needs,
-            "cost": _COST[m.needs],
+            "cost": COST[m.needs],
             "architectures": _architectures(m.defined),
             "options": m.options(),
             "cite": m.cite,
@@ -65,7 +65,7 @@ def methods() -> list[dict[str, Any]]:
             "signed": p.signed,
             "class_specific": p.class_specific,
             "needs": p.needs,
-            "cost": _COST[p.needs],
+            "cost": COST[p.needs],
             "architectures": _architectures(p.defined),
             "options": p.options(),
             "cite": p.cite,

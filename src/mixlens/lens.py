@@ -16,6 +16,7 @@ from mixlens.errors import InputError, UnknownOption
 from mixlens.mixing import mixing_ratio
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import RUNNERS
+from mixlens.runners.budget import Plan, of_mixing, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, through
 from mixlens.runners.request import mixing_facts, request
@@ -67,6 +68,7 @@ class Lens:
         *,
         queries: Sequence[int] | None = None,
         batch_size: int = 32,
+        memory: int | str | None = None,
         truncate: bool = False,
         progress: Progress | None = None,
         **options: Any,
@@ -74,15 +76,18 @@ class Lens:
         """The maps of one text (or a list of texts): how much of each token goes into each, layer by layer.
 
         `method`: a name of `mixlens.methods()`; `options` are that method's. `queries`: these rows alone (negatives
-        count from the end), with less work; not every method can. `truncate`: cut texts over the model's positions
-        (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError.
+        count from the end), with less work; not every method can. `batch_size`: at most so many texts at a time;
+        `memory`: bytes or "2GB" to stay inside (None: what is free). `truncate`: cut texts over the model's positions
+        (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError, OverBudget.
         """
         mixing_facts(method, options, self.spec.order)
         texts, single = self._encode(text, truncate)
-        rows = asked_rows(queries, method, [len(tokens) for tokens in texts])
+        lengths = [len(tokens) for tokens in texts]
+        rows = asked_rows(queries, method, lengths)
+        _, size = within(self, method, of_mixing(method), options, lengths, memory, batch_size)
         wanted = None if rows is None else lambda i, layer: rows[i]
-        ran = self.through(texts, mapper(method, options), wanted=wanted, batch_size=batch_size, progress=progress)
-        out = [layer_maps(self, one, method, options, rows and rows[i]) for i, one in enumerate(ran)]
+        ran = self.through(texts, mapper(method, options), wanted=wanted, batch_size=size, progress=progress)
+        out = [layer_maps(self, one, method, options, rows[i] if rows else None) for i, one in enumerate(ran)]
         return out[0] if single else out
 
     def attribute(
@@ -92,6 +97,7 @@ class Lens:
         target: Any = None,
         *,
         batch_size: int = 32,
+        memory: int | str | None = None,
         truncate: bool = False,
         progress: Progress | None = None,
         **options: Any,
@@ -102,14 +108,32 @@ class Lens:
         prediction by default. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`,
         `"M+mean"`, `"M+sum"` for any mixing method M. Options of all methods: `readout=` (a row, "mean", "max") and
         `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
-        models, on by default); the rest are the method's own.
-        Raises InputError, MethodError, ModelError.
+        models, on by default); the rest are the method's own. `batch_size`, `memory`, `truncate`:
+        as in `mixing`. Raises InputError, MethodError, ModelError, OverBudget.
         """
         texts, single = self._encode(text, truncate)
         wanted = targets_of(target, len(texts), single)
-        ask = request(self, method, options, wanted, texts, batch_size, progress)
+        ask = request(self, method, options, wanted, texts, batch_size, progress, memory)
         out = RUNNERS[type(ask.method)](self, ask)
         return out[0] if single else out
+
+    def plan(
+        self,
+        text: Any,
+        method: str = "alti",
+        *,
+        batch_size: int = 32,
+        memory: int | str | None = None,
+        truncate: bool = False,
+        **options: Any,
+    ) -> Plan:
+        """What `attribute` (or `mixing`, for a name that is a map's alone) would take, without doing it.
+
+        Time class, forward passes a text, batch size and peak bytes; `plan.fits` says whether it stays inside
+        `memory`. Estimates from above. Raises InputError, MethodError.
+        """
+        texts, _ = self._encode(text, truncate)
+        return planned(self, method, options, [len(tokens) for tokens in texts], memory, batch_size)
 
     def compare(
         self,

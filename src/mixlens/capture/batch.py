@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,16 @@ from torch import Tensor
 from mixlens.capture.text import PER_TOKEN, Tokens
 from mixlens.errors import InputError
 
+BatchSize = int | Callable[[int], int]  # or a function of the length of a batch's longest text
 
-def buckets(texts: Sequence[Tokens], size: int) -> Iterator[list[int]]:
+
+def buckets(texts: Sequence[Tokens], size: BatchSize) -> Iterator[list[int]]:
     """Indices of the texts, longest first (so that memory shows its worst at once), `size` at a time."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+    while order:
+        count = size if isinstance(size, int) else size(len(texts[order[0]]))
+        yield order[:count]
+        order = order[count:]
 
 
 def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[str]) -> dict[str, Tensor]:

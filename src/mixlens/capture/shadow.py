@@ -20,7 +20,9 @@ _HOOKS = frozenset(
     "_forward_pre_hooks_with_kwargs _backward_hooks _backward_pre_hooks _state_dict_hooks _state_dict_pre_hooks "
     "_load_state_dict_pre_hooks _load_state_dict_post_hooks".split()
 )
-_UNCHANGING = frozenset((type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size))
+_UNCHANGING: frozenset[type] = frozenset(
+    (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+)
 _UNCHANGING |= {FunctionType, BuiltinFunctionType, type}
 _SHALLOW = frozenset(("_parameters", "_buffers", "_non_persistent_buffers_set"))
 _COPYING = ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__")
@@ -28,17 +30,19 @@ _COPYING = ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__se
 
 def shadow(model: Any, attention: str) -> Any:
     """A copy of the module tree, in eval mode, that shares all tensors; `attention` names its implementation."""
-    modules, memo = list(model.modules()), {}
+    modules = list(model.modules())
+    memo: dict[int, Any] = {}
     rest: list[tuple[dict[str, Any], str, Any]] = []  # attributes that may change, or point at something that does
     for module in modules:
         held = vars(module)
         memo.update((id(t), t) for t in module._parameters.values())
         memo.update((id(t), t) for t in module._buffers.values())
-        if not _copied_by_attributes(type(module)):
+        if not _copied_by_attributes(module.__class__):
             memo.update((id(t), t) for t in held.values() if isinstance(t, torch.Tensor))
             memo.update((id(held[name]), type(held[name])()) for name in _HOOKS if held.get(name) is not None)
             continue
-        twin = memo[id(module)] = type(module).__new__(type(module))
+        kind: Any = type(module)
+        twin = memo[id(module)] = kind.__new__(kind)
         own = vars(twin)
         own.update(held)
         own["training"] = False
@@ -73,7 +77,7 @@ def _twin(module: Any, memo: dict[int, Any]) -> Any:
 
 
 @cache
-def _copied_by_attributes(kind: type) -> bool:
+def _copied_by_attributes(kind: Any) -> bool:
     """Whether a module's class says nothing of its own about how it is copied."""
     return all(getattr(kind, name, None) is getattr(torch.nn.Module, name, None) for name in _COPYING)
 

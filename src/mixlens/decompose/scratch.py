@@ -10,7 +10,16 @@ from torch import Tensor
 
 SCRATCH_BYTES = 32 << 20  # of one buffer
 KEPT_BYTES = 8 << 20  # of one buffer from call to call
-_HELD = threading.local()  # a thread's own
+
+
+class _Held(threading.local):
+    """A thread's own buffers."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[str, torch.dtype], Tensor] = {}
+
+
+_HELD = _Held()
 
 
 @cache
@@ -33,7 +42,7 @@ def scratch(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         count *= size
     if like.device.type != "cpu" or count * like.element_size() > SCRATCH_BYTES:
         return like.new_empty(shape)
-    held: dict[tuple[str, torch.dtype], Tensor] = _HELD.__dict__
+    held = _HELD.buffers
     kept = held.get((name, like.dtype))
     if kept is None or kept.numel() < count:
         with torch.inference_mode(False):  # an inference tensor could not be written outside that mode
@@ -43,6 +52,6 @@ def scratch(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 def release() -> None:
     """Let go of the large buffers: a call is over."""
-    held: dict[tuple[str, torch.dtype], Tensor] = _HELD.__dict__
+    held = _HELD.buffers
     for key in [key for key, kept in held.items() if kept.numel() * kept.element_size() > KEPT_BYTES]:
         del held[key]

@@ -21,7 +21,7 @@ from mixlens.decompose import Block
 from mixlens.errors import ModelError, TargetError, Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution, LayerMaps
-from mixlens.runners.passes import Progress, TextPass, Wanted
+from mixlens.runners.passes import TextPass, Wanted
 from mixlens.runners.request import Request, provenance, result
 
 
@@ -92,7 +92,11 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     assert isinstance(preset, Preset)
     own = {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
     wanted = read_rows(ask, layer_count(lens.model, lens.spec))
-    how_run: dict[str, Any] = {"batch_size": ask.batch_size, "progress": ask.progress, "answers": ask.answers}
+    how_run: dict[str, Any] = {
+        "batch_size": ask.sizes or ask.batch_size,
+        "progress": ask.progress,
+        "answers": ask.answers,
+    }
     ran = lens.through(ask.texts, mapper(preset.mixing, own), wanted=wanted, **how_run)
     out = []
     for i, (read, one) in enumerate(zip(ask.reads, ran, strict=True)):
@@ -108,7 +112,6 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
             if all(isinstance(row, int) for row in at):
                 how["queries"] = list(dict.fromkeys(at))
                 at = tuple(how["queries"].index(row) for row in at)
-            how["progress"] = _part(ask.progress, i, len(ran))
         maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
         rows = take(maps.scores, at)
         layers = None if preset.aggregation == "layer" or len(rows) == 1 < len(one.layers) else rows
@@ -119,11 +122,6 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
         out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
     return out
-
-
-def _part(progress: Progress | None, i: int, count: int) -> Progress | None:
-    """The flow's progress of text i of `count`, in rows, all texts taken to have as many."""
-    return None if progress is None else lambda done, total: progress(i * total + done, count * total)
 
 
 def read_rows(ask: Request, depth: int) -> Wanted | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, base_model
-from mixlens.capture.batch import Sight, buckets, collate, sight
+from mixlens.capture.batch import BatchSize, Sight, buckets, collate, sight
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
@@ -45,7 +45,7 @@ def through(
     *,
     square: bool = True,
     pad: int | None = None,
-    batch_size: int = 32,
+    batch_size: BatchSize = 32,
     progress: Progress | None = None,
     answers: Sequence[int] | None = None,
     wanted: Wanted | None = None,
@@ -108,10 +108,10 @@ def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], square: boo
 
 
 def groups(
-    model: Any, texts: Sequence[Tokens], batch_size: int, pad: int | None, *, head: bool
+    model: Any, texts: Sequence[Tokens], batch_size: BatchSize, pad: int | None, *, head: bool
 ) -> Iterator[tuple[int, int, list[int], dict[str, Tensor]]]:
     """`(number, how many, indices of the texts, model inputs)` of each batch, by length. Raises UnknownOption."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+    if not callable(batch_size) and (type(batch_size) is not int or batch_size < 1):
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
     fill = pad_id(model) if pad is None else pad
     if head and fill != getattr(model.config, "pad_token_id", None):

@@ -14,10 +14,12 @@ from mixlens.architectures.spec import Order
 from mixlens.attribute import Method, method
 from mixlens.attribute.readout import Answer, Reading, reading
 from mixlens.attribute.target import Target
+from mixlens.capture.batch import BatchSize
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined, UnknownMethod, UnknownOption, did_you_mean
 from mixlens.mixing import MIXING, Mixing
 from mixlens.results import Attribution
+from mixlens.runners import budget
 from mixlens.runners.passes import Progress
 
 
@@ -31,7 +33,8 @@ class Request:
     texts: Sequence[Tokens]
     reads: Sequence[Reading]
     normalize: bool = True
-    batch_size: int = 32
+    batch_size: int = 32  # of the longest texts
+    sizes: BatchSize | None = None  # where shorter texts may be more; None: `batch_size` always
     progress: Progress | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
     layered: Literal["upto", "each"] | None = None  # a preset's `layers`: those up to each, or each alone; None: free
@@ -50,11 +53,14 @@ def request(
     texts: Sequence[Tokens],
     batch_size: int,
     progress: Progress | None,
+    memory: Any = None,
 ) -> Request:
-    """A checked Request. Raises UnknownMethod, UnknownOption, Undefined, TargetError."""
+    """A checked Request. Raises UnknownMethod, UnknownOption, Undefined, TargetError, OverBudget."""
     chosen = method(name).for_spec(lens.spec)
     own = chosen.options()
     refuse_unknown(name, asked, {**own, "readout": None, "normalize": True})
+    lengths = [len(tokens) for tokens in texts]
+    size, sizes = budget.within(lens, name, budget.of_attribution(chosen), asked, lengths, memory, batch_size)
     return Request(
         name=name,
         method=chosen,
@@ -65,7 +71,8 @@ def request(
             for tokens, target in zip(texts, targets, strict=True)
         ],
         normalize=bool(asked.get("normalize", True)),
-        batch_size=batch_size,
+        batch_size=size,
+        sizes=sizes,
         progress=progress,
         asked=dict(asked),
     )

@@ -1,0 +1,254 @@
+"""What a call will take, before it starts: passes, peak memory, and the batches that stay inside a budget.
+
+Peaks are estimates from above: of the largest layer's tensors, the method's own, and the maps that are kept. They are
+held against measured peaks in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mixlens.architectures import base_model
+from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
+from mixlens.capture.batch import BatchSize
+from mixlens.capture.run import layer_count
+from mixlens.decompose.terms import ROW_BYTES, VECTOR_BYTES
+from mixlens.decompose.zeroing import STEP_BYTES
+from mixlens.errors import OverBudget, UnknownOption
+from mixlens.facts import COST
+from mixlens.mixing import MIXING
+
+HELD_BYTES = 256 << 20  # see mixing/hta.py and runners/jacobian.py
+BASE_BYTES = 24 << 20  # what Python, torch's threads and the allocator take beside the tensors
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call will take. `passes`: forward passes over a text, about; `peak_bytes`: above the model's weights.
+
+    `time`: how the time grows, in words. `batch_size`: of the longest texts; shorter ones go through more at a time.
+    `budget`: what `memory=` allows, or what is free.
+    """
+
+    method: str
+    texts: int
+    tokens: int  # of the longest text
+    time: str
+    passes: float
+    batch_size: int
+    peak_bytes: int
+    budget: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the longest text alone stays inside the budget."""
+        return self.peak_bytes <= self.budget
+
+    def require(self) -> Plan:
+        """Itself, or OverBudget with what would be enough."""
+        if self.fits:
+            return self
+        enough = _shown(int(1.05 * self.peak_bytes))
+        raise OverBudget(
+            f"expected {self.method} on {self.texts} text(s) of up to {self.tokens} tokens to need at most "
+            f"{_shown(self.budget)} of memory, it needs about {_shown(self.peak_bytes)}; pass memory={enough!r} or "
+            "more, fewer or shorter texts, or use a method that needs less (see Lens.plan)"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method}, {self.texts} text(s) of up to {self.tokens} tokens: {self.time}; about {self.passes:.1f} "
+            f"forward passes a text, {self.batch_size} at a time, at most {_shown(self.peak_bytes)} of "
+            f"{_shown(self.budget)}"
+        )
+
+
+def bytes_of(memory: Any, device: torch.device) -> int:
+    """A budget in bytes: "2GB", "512MiB", a number, or None: what is free now. Raises UnknownOption."""
+    if memory is None:
+        return _free(device)
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
+    if found is None or found[2] not in _UNITS or float(found[1]) == 0:
+        raise UnknownOption(f"expected memory= bytes, '2GB', '512MiB' or None (what is free), got {memory!r}")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _free(device: torch.device) -> int:
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + unused)
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return 1 << 62  # cannot be known here
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The sizes of a model that a call's cost depends on, and the class of what is done (a key of `facts.COST`)."""
+
+    needs: str
+    layers: int
+    dim: int
+    heads: int
+    width: int  # of a head
+    hidden: int  # of the feed-forward network, gates counted
+    vocabulary: int  # logits of one position; 0 without a head that has one
+    item: int  # bytes of a number, at least 4 where a method works on it
+    half: bool
+    masked: bool  # the pass holds a mask (query, key)
+    steps: int = 100
+    per_head: bool = False
+
+    @property
+    def weights(self) -> int:
+        """Numbers of one layer."""
+        return 4 * self.dim * self.heads * self.width + 2 * self.dim * self.hidden
+
+    def layer_bytes(self, n: int) -> int:
+        """One text in one layer: hidden states, query, key, value, FFN, mask, and what is captured of them."""
+        return n * self.item * (14 * self.dim + 4 * self.heads * self.width + 2 * self.hidden) + self.masked * 2 * n * n
+
+    def batch_bytes(self, n: int) -> int:
+        """What grows with every text of a batch while it is run."""
+        square, s = n * n, self.item
+        maps = 3 * square * s  # a layer's map, masked and normalised
+        own = {
+            "forward": (3 * self.heads * square * s) if self.per_head else maps,
+            "flow": maps,
+            "decompose": maps + 16 * n * (self.heads + 1) ** 2 + square * s,
+            "finish": maps + 3 * self.heads * square * s + 2 * n * self.heads * self.dim * s,
+            "full": maps + 8 * self.heads * (5 * square + 4 * n * self.width),
+            "jacobian": maps + 4 * self.heads * square * s + 3 * n * self.dim**2 * s + n * self.dim * self.hidden * s,
+            "backward": self.layers * (n * s * (24 * self.dim + 4 * self.hidden) + 5 * self.heads * square * s),
+            "relevance": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
+            "rows": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
+        }
+        own["pair"] = own["path"] = 2 * own["backward"]
+        return self.layer_bytes(n) + own.get(self.needs, 0)
+
+    def kept_bytes(self, n: int) -> int:
+        """What is kept of a text from its pass to its result, put together and aggregated in float64."""
+        if self.needs not in ("forward", "flow", "decompose", "finish", "full", "jacobian"):
+            return 0
+        return self.layers * n * n * (self.heads if self.per_head else 1) * (4 * self.item + 16)
+
+    def fixed_bytes(self, n: int) -> int:
+        """What is held once a batch: blocks of rows and vectors, a layer in float32 where the model is half."""
+        rows = min(ROW_BYTES, self.heads * n * n * self.item)
+        vectors = min(VECTOR_BYTES, n * self.heads * self.dim * self.item)
+        blocks = {"finish": 4 * STEP_BYTES + 3 * rows, "rows": 4 * HELD_BYTES, "jacobian": 2 * HELD_BYTES}
+        fixed = blocks.get(self.needs, 4 * rows + 2 * vectors)
+        return BASE_BYTES + fixed + self.vocabulary * 8 + (2 * self.weights * 4 if self.half else 0)
+
+    def passes(self, n: int) -> float:
+        """Forward passes over a text of n tokens that the whole call costs, about."""
+        square, inner = n * n, self.heads * self.width
+        layer = 2 * n * self.weights + 4 * square * inner
+        extra = {
+            "forward": 4 * square * inner,
+            "flow": 4 * square * inner,
+            "decompose": 3 * (2 * n * inner * self.dim + 4 * (n + square) * self.heads**2),
+            "finish": 1.3 * square * self.dim * self.hidden,
+            "full": 12 * square * inner,
+            "jacobian": 6 * n * self.dim**2 * (self.hidden + self.dim) + 4 * square * self.heads * self.width**2,
+        }.get(self.needs, 0)
+        whole = {
+            "backward": 2.5,
+            "relevance": 6,
+            "pair": 6,
+            "path": 3 * self.steps,
+            "occlusion": n,
+            "rows": 2 * self.dim,
+        }
+        return whole.get(self.needs, 1.0) + extra / layer
+
+
+def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
+    base, spec = base_model(lens.model), lens.spec
+    item = next(p.element_size() for p in base.parameters() if p.is_floating_point())
+    heads = int(getattr(base.config, "num_attention_heads", 1))
+    dim = int(base.config.hidden_size)
+    width = int(getattr(base.config, "head_dim", None) or dim // heads)
+    inner = int(getattr(base.config, "intermediate_size", None) or getattr(base.config, "n_inner", None) or 4 * dim)
+    head = lens.model.get_output_embeddings() if hasattr(lens.model, "get_output_embeddings") else None
+    return Cost(
+        needs=needs,
+        layers=layer_count(lens.model, spec),
+        dim=dim,
+        heads=heads,
+        width=width,
+        hidden=inner * (2 if spec.ffn.fused or len(spec.ffn.up) == 2 else 1),
+        vocabulary=0 if head is None else int(head.weight.shape[0]),
+        item=max(4, item),
+        half=item < 4,
+        masked=lens.head.causal,
+        steps=int(options.get("steps", 100)),
+        per_head=bool(options.get("per_head")),
+    )
+
+
+def of_mixing(name: str) -> str:
+    """The class of a mixing method's cost."""
+    return "full" if name == "effective_attention" else MIXING[name].needs
+
+
+def of_attribution(chosen: Method) -> str:
+    """The class of an attribution method's cost."""
+    return of_mixing(chosen.mixing) if isinstance(chosen, Preset) and chosen.needs != "flow" else chosen.needs
+
+
+def planned(
+    lens: Any, name: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
+) -> Plan:
+    """The Plan of a call of a method's name on texts of these lengths. Raises UnknownMethod, UnknownOption."""
+    if name in MIXING and name not in ATTRIBUTIONS:
+        needs = of_mixing(name)
+    else:
+        needs = of_attribution(method(name).for_spec(lens.spec))
+    return _plan(name, _cost(lens, needs, options), lengths, bytes_of(memory, lens.model.device), batch_size)
+
+
+def within(
+    lens: Any, name: str, needs: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
+) -> tuple[int, BatchSize]:
+    """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption."""
+    if type(batch_size) is not int or batch_size < 1:
+        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
+    of, budget = _cost(lens, needs, options), bytes_of(memory, lens.model.device)
+    found = _plan(name, of, lengths, budget, batch_size).require()
+    room = budget - sum(map(of.kept_bytes, lengths))
+    return found.batch_size, lambda n: max(1, min(batch_size, _most(of, n, room)))
+
+
+def _plan(name: str, of: Cost, lengths: Sequence[int], budget: int, batch_size: int) -> Plan:
+    longest, kept = max(lengths), sum(map(of.kept_bytes, lengths))
+    size = max(1, min(batch_size, len(lengths), _most(of, longest, budget - kept)))
+    peak = of.fixed_bytes(longest) + kept + size * of.batch_bytes(longest)
+    time = COST["decompose" if of.needs == "full" else of.needs]
+    return Plan(name, len(lengths), longest, time, of.passes(longest), size, peak, budget)
+
+
+def _most(of: Cost, n: int, room: int) -> int:
+    """How many texts of n tokens fit into a batch."""
+    return (room - of.fixed_bytes(n)) // of.batch_bytes(n)
+
+
+def _shown(size: int) -> str:
+    for unit, name in ((10**9, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.2f}{name}" if size < 10 * unit else f"{size / unit:.0f}{name}"
+    return f"{size / 1000:.1f}KB"

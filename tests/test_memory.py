@@ -1,0 +1,135 @@
+"""Memory: what is planned is never under what is used, a budget changes no number, and an impossible one is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import mixlens
+from mixlens.errors import OverBudget, UnknownOption
+from mixlens.mixing import MIXING
+from mixlens.runners import budget
+from models import families
+
+PEAK = Path("/proc/self/clear_refs")
+MEASURE = """
+import ctypes, gc, sys
+from pathlib import Path
+import torch, transformers
+import mixlens
+
+def resident(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+def peak(call):
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS:")
+    call()
+    return resident("VmHWM:") - before
+
+kind, tokens, methods = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(",")
+torch.manual_seed(0)
+ids = torch.randint(10, 900, (tokens,)).tolist()
+if kind == "encoder":
+    config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=1)
+    lens = mixlens.load(transformers.BertModel(config).eval())
+else:
+    config = transformers.LlamaConfig(vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=3,
+        num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=tokens)
+    lens = mixlens.load(transformers.LlamaForCausalLM(config).eval())
+for method in methods:
+    call = (lambda: lens.mixing(ids, method)) if kind == "encoder" else (lambda: lens.attribute(ids, method))
+    print(method, peak(call), lens.plan(ids, method).peak_bytes)
+"""
+
+
+def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int, int]]:
+    """(method, bytes above what stood before, bytes planned) in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, kind, str(tokens), ",".join(methods)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [(name, int(used), int(said)) for name, used, said in map(str.split, done.stdout.splitlines())]
+
+
+linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
+DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
+
+
+@linux
+@pytest.mark.parametrize(
+    ("kind", "tokens", "methods"),
+    [
+        ("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"]),
+        pytest.param("encoder", 512, [*DECOMPOSITIONS, "value_zeroing"], marks=pytest.mark.slow),
+        pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
+    ],
+)
+def test_peaks_stay_under_the_plan_and_under_4_gb(kind, tokens, methods):
+    for name, used, planned in measured(kind, tokens, methods):
+        assert used <= planned <= 4e9, (name, used, planned)
+
+
+@pytest.mark.parametrize("method", ["attention", "alti", "value_zeroing"])
+def test_a_budget_makes_small_batches_and_changes_no_number(method, monkeypatch):
+    texts, lens, seen = families.texts(), families.lens("bert"), []
+    monkeypatch.setattr(budget, "BASE_BYTES", 0)
+    whole = lens.mixing(texts, method)
+    tight = lens.plan(texts, method, batch_size=2).peak_bytes
+    lens_through = mixlens.Lens.through
+    monkeypatch.setattr(
+        mixlens.Lens, "through", lambda self, *a, **k: (seen.append(k["batch_size"]), lens_through(self, *a, **k))[1]
+    )
+    parts = lens.mixing(texts, method, memory=tight)
+    assert seen[0](9) == 2 < seen[0](1)
+    for one, other in zip(whole, parts, strict=True):
+        assert (one.scores - other.scores).abs().max() <= 1e-12
+
+
+def test_a_plan_says_what_a_call_takes():
+    lens = families.lens("bert", "sequence")
+    plan = lens.plan([families.text()] * 3, "value_zeroing")
+    assert (plan.texts, plan.tokens, plan.batch_size, plan.method) == (3, 9, 3, "value_zeroing")
+    assert plan.time == "one pass and the rest of each layer for every pair of tokens"
+    assert plan.fits
+    assert plan.passes > lens.plan(families.text(), "alti").passes >= 1
+    assert lens.plan(families.text(), "blank_out").passes == 9
+    assert not lens.plan(families.text(), memory=1000).fits
+    assert "at most" in str(plan)
+
+
+def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):
+    lens, text = families.lens("bert", "sequence"), families.text()
+    monkeypatch.setattr(mixlens.Lens, "through", None)
+    said = r"expected alti on 1 text\(s\) of up to 9 tokens to need at most 1\.00MB of memory, it needs about .*; pass"
+    with pytest.raises(OverBudget, match=said):
+        lens.mixing(text, "alti", memory="1MB")
+    with pytest.raises(OverBudget):
+        lens.attribute(text, "attcat", memory=1_000_000)
+
+
+@pytest.mark.parametrize("memory", ["much", "0GB", 0, -1, True])
+def test_what_is_no_budget_is_refused(memory):
+    with pytest.raises(UnknownOption, match="expected memory= bytes, '2GB', '512MiB' or None"):
+        families.lens("bert").plan(families.text(), memory=memory)
+
+
+def test_budgets_are_read():
+    cpu = torch.device("cpu")
+    assert [budget.bytes_of(m, cpu) for m in ("2GB", "1.5 gb", "512MiB", "7", 9)] == [
+        2 * 10**9,
+        15 * 10**8,
+        2**29,
+        7,
+        9,
+    ]
+    assert budget.bytes_of(None, cpu) > 1 << 20

@@ -193,6 +193,7 @@ def test_every_embedded_model_has_a_floor():
 
 
 @needs_weights
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FLOORS) - {"sst2"}))
 def test_other_embedded_models(name):
     """They load as what they are, and their header says how good they are and what they were made of."""
@@ -208,6 +209,7 @@ def test_other_embedded_models(name):
 
 
 @needs_weights
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "target", "foil"),
     [

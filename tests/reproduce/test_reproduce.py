@@ -137,6 +137,7 @@ def test_question_answering_needs_a_model(tmp_path, data):
 
 
 @needs_weights
+@pytest.mark.slow
 def test_a_table_goes_on_where_it_was_and_refuses_another(tmp_path, data):
     first = reproduce("abnar-table3", tmp_path, data=data, limit=2).read_text("utf-8")
     assert reproduce("abnar-table3", tmp_path, data=data, limit=2).read_text("utf-8") == first

@@ -1,10 +1,13 @@
-"""Time and peak memory of every mixing method, as ratios to the model's own forward pass in the same run.
+"""What a call costs, as ratios to the model's own forward pass in the same run.
 
-    python -m benchmarks [--tokens 128] [--shape bert-base] [--methods globenc,alti] [--runs 5] [--json FILE]
-    python -m benchmarks --compare OLD.json NEW.json
+    python -m benchmarks [--runs 9] [--only globenc,throughput] [--json FILE] [--compare OLD.json [NEW.json]]
+    python -m benchmarks --lengths [--json FILE]
+    python -m benchmarks --methods globenc,alti [--tokens 128] [--shape bert-base] [--no-naive] [--json FILE]
 
-Whole calls, capture included, on random weights in float32, one text, against the forward pass of the model as a user
-loads it (sdpa, no_grad), and against the authors' way (`naive.py`). Calls take turns; the ratio is that of the minima.
+The first prints the table of `table.py` with the limits; `--compare` holds it (or NEW.json) against an earlier run. The
+second: cost against length. The third: mixing methods one by one, with the authors' way (`naive.py`) beside them.
+Whole calls, capture included, random weights, float32, one text, against the model as a user loads it (sdpa, no_grad).
+Calls take turns; the ratio is that of the minima.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import measure
 import naive
+import table
 import torch
 
+import measure
 import mixlens
 
 SHAPES = {
@@ -39,21 +43,37 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--shape", choices=SHAPES, default="bert-base")
-    parser.add_argument("--methods", default=",".join(METHODS), help="mixing methods, with +rollout or without")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--methods", help=f"mixing methods, with +rollout or without; 'all': {','.join(METHODS)}")
+    parser.add_argument("--only", help="rows of the table")
+    parser.add_argument("--lengths", action="store_true", help="cost against length, 16 to 512 tokens")
+    parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-naive", action="store_true", help="leave out the authors' way")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
+    parser.add_argument("--compare", type=Path, nargs="+", metavar="RUN", help="OLD.json, or OLD.json NEW.json")
     asked = parser.parse_args(argv)
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in asked.compare or ()]
+    if len(read) < 2:
+        torch.set_num_threads(asked.threads)
+        found = measured(asked) if asked.methods else _table(asked)
+        if asked.json:
+            asked.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        read.append(found)
     if asked.compare:
-        print(comparison(*(json.loads(path.read_text(encoding="utf-8")) for path in asked.compare)))
-        return 0
-    torch.set_num_threads(asked.threads)
-    found = measured(asked)
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        sides = comparison if all("shape" in run for run in read) else table.comparison
+        print(sides(*read[:2]))
     return 0
+
+
+def _table(asked: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {**measure.machine(), "mixlens": mixlens.__version__, "runs": asked.runs}
+    print(", ".join(f"{k} {v}" for k, v in found.items()), flush=True)
+    if asked.lengths:
+        return found | {
+            "rows": [],
+            "lengths": table.lengths(["forward", *METHODS[:1], *METHODS[2:]], min(asked.runs, 4)),
+        }
+    return found | {"rows": table.measured(asked.runs, asked.only)}
 
 
 def model(shape: str, tokens: int) -> Any:
@@ -80,7 +100,7 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     print(", ".join(f"{k} {v}" for k, v in found.items() if k != "rows"))
     print(_HEAD)
     pass_peak = measure.peak(lambda: bert(**inputs))
-    for name in asked.methods.split(","):
+    for name in METHODS if asked.methods == "all" else asked.methods.split(","):
         calls = {"call": _call(lens, ids, name), "forward": lambda: bert(**inputs)}
         notes = []
         if name in naive.NAIVE and not asked.no_naive:

@@ -18,7 +18,7 @@ from mixlens.capture.attention import blocks
 from mixlens.decompose.block import Block
 from mixlens.decompose.linear import Frozen, matrix
 from mixlens.decompose.scratch import scratch
-from mixlens.decompose.terms import Terms
+from mixlens.decompose.terms import Terms, by_head
 
 STEP_BYTES = 24 << 20  # hidden activations of one step
 DEVICE_STEP_BYTES = 192 << 20  # the same where large steps keep the device busy
@@ -82,7 +82,7 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
             if fold is None:
                 pushed = norm.linear(flat) @ weight.T
             else:
-                pushed = (_values(terms, keys) @ fold).transpose(1, 2).reshape(batch * count, heads, -1)
+                pushed = by_head(_values(terms, keys), fold).reshape(batch * count, heads, -1)
             # constant + scale * (actual - a pushed), with as few passes over the n^2 rows as torch allows
             h = scratch(f"hidden {number}", (batch, count, rows, len(constant)), before)
             torch.addcmul(constant, actual[:, None], scale.view(batch, count, rows, 1), out=h)

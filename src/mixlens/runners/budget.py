@@ -141,10 +141,14 @@ class Cost:
         return self.layer_bytes(n) + own.get(self.needs, 0)
 
     def kept_bytes(self, n: int) -> int:
-        """What is kept of a text from its pass to its result, put together and aggregated in float64."""
+        """The maps of a text, kept from its pass on."""
         if self.needs not in ("forward", "flow", "decompose", "finish", "full", "jacobian"):
             return 0
-        return self.layers * n * n * (self.heads if self.per_head else 1) * (4 * self.item + 16)
+        return self.layers * n * n * (self.heads if self.per_head else 1) * self.item
+
+    def result_bytes(self, n: int) -> int:
+        """One text's maps put together and aggregated in float64; causal models: beside those of uniform attention."""
+        return self.kept_bytes(n) * (15 if self.masked else 7)
 
     def fixed_bytes(self, n: int) -> int:
         """What is held once a batch: blocks of rows and vectors, a layer in float32 where the model is half."""
@@ -230,16 +234,21 @@ def within(
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
     of, budget = _cost(lens, needs, options), bytes_of(memory, lens.model.device)
     found = _plan(name, of, lengths, budget, batch_size).require()
-    room = budget - sum(map(of.kept_bytes, lengths))
+    room = budget - _kept(of, lengths)
     return found.batch_size, lambda n: max(1, min(batch_size, _most(of, n, room)))
 
 
 def _plan(name: str, of: Cost, lengths: Sequence[int], budget: int, batch_size: int) -> Plan:
-    longest, kept = max(lengths), sum(map(of.kept_bytes, lengths))
+    longest, kept = max(lengths), _kept(of, lengths)
     size = max(1, min(batch_size, len(lengths), _most(of, longest, budget - kept)))
     peak = of.fixed_bytes(longest) + kept + size * of.batch_bytes(longest)
     time = COST["decompose" if of.needs == "full" else of.needs]
     return Plan(name, len(lengths), longest, time, of.passes(longest), size, peak, budget)
+
+
+def _kept(of: Cost, lengths: Sequence[int]) -> int:
+    """What stands beside a batch: maps of all texts, and the room in which one text's become a result."""
+    return sum(map(of.kept_bytes, lengths)) + of.result_bytes(max(lengths))
 
 
 def _most(of: Cost, n: int, room: int) -> int:

@@ -14,7 +14,7 @@ from mixlens.attribute.readout import answer, check_target, reading
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, LayerMaps, PathLike
-from mixlens.runners.removal import changed, left, log_probability
+from mixlens.runners.removal import asked_about, changed, left, log_probability
 
 if TYPE_CHECKING:
     import pandas
@@ -135,8 +135,9 @@ def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> d
     if np.isnan(log_probability(said, one.logits)):
         return {}
     removable = ~np.array(tokens.special, dtype=bool)
-    if lens.head.task in ("masked", "token"):
-        removable[read.at] = False  # without it there is no question
+    kept = asked_about(lens.head.task, read.at, said, len(tokens))
+    if kept is not None:
+        removable &= ~kept
 
     def probability(sets: Sequence[tuple[int, ...]]) -> np.ndarray:
         return np.exp(left(lens, [changed(lens, tokens, read.at, said, gone, "delete") for gone in sets], 32))

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from inspect import unwrap
 
+import numpy as np
 import pytest
+import torch
+from transformers import BertForQuestionAnswering
+from typer.testing import CliRunner
 
 import mixlens
+from mixlens.cli import app
 from mixlens.errors import DataError, ResultFileError, Undefined, UnknownOption
 from mixlens.measure.perturb import shares
+from models import families
+from models.words import tokenizer
 
 TEXTS = [{"text": "a deep and meaningful film .", "label": "positive"}, {"text": "not good , very slow .", "label": 0}]
 
@@ -117,3 +124,42 @@ def test_columns_are_names():
 def test_nothing_to_compare(lens):
     with pytest.raises(UnknownOption, match="expected at least one method to compare, got none"):
         lens.compare("a good film .", methods=[])
+
+
+def test_an_answer_is_not_taken_out_with_its_own_tokens():
+    """Without the answer's first or last token there is no answer to read: they stay."""
+    torch.manual_seed(1)
+    reader = mixlens.load(BertForQuestionAnswering(families.model("bert").config).eval(), tokenizer())
+    table = mixlens.evaluate(
+        reader, [("w11 w12", "w13 w14 w15 w16 w17")], ["alti"], ["aopc"], task="question", resamples=10
+    )
+    curve = table.curve("aopc", "alti")
+    assert table.rows[0].n_errors == 0 and np.isfinite(curve).all() and len(np.unique(curve.round(9))) > 2
+    compared = reader.compare(("w11 w12", "w13 w14 w15 w16 w17"), methods=["alti"])
+    assert np.isfinite(compared.faithfulness["alti"].aopc)
+
+
+def test_model_inputs_may_have_a_label(lens):
+    ids = lens.tokenizer("a good film .")["input_ids"]
+    rows = [{"input_ids": ids, "label": "positive", "id": "first"}]
+    table = mixlens.evaluate(lens, rows, ["alti"], ["spearman"], target="label", resamples=10)
+    (one,) = table.examples()
+    assert (one["id"], one["target"], table.rows[0].n) == ("first", "positive", 1)
+
+
+def test_the_command_line_fails_where_nothing_could_be_evaluated(tiny_bert_folder, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n,0\n", encoding="utf-8")
+    asked = [
+        "evaluate",
+        "--model",
+        str(tiny_bert_folder),
+        "--data",
+        str(path),
+        "--methods",
+        "alti",
+        "--measures",
+        "aopc",
+    ]
+    ran = CliRunner().invoke(app, asked)
+    assert ran.exit_code == 1 and "none of 1 examples could be evaluated, the first: " in ran.output

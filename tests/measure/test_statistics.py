@@ -176,3 +176,12 @@ def test_few_texts_tell_nothing_apart():
     for n, floor in ((1, 1.0), (2, 0.5), (5, 0.0625)):
         assert s.paired(np.ones(n), np.zeros(n)).p == floor
     assert s.paired(np.ones(12), np.zeros(12)).p == pytest.approx(2 / 1001)
+
+
+def test_a_ranking_tells_nothing_apart_that_the_same_texts_order_otherwise():
+    """By all its texts a is better; on those that both are defined for, b is."""
+    a = np.array([1.0] * 8 + [0.0] * 8)
+    b = np.concatenate([np.full(8, np.nan), 0.1 + 0.01 * np.arange(8)])
+    got = s.ranking({"a": a, "b": b}, True)
+    assert got.names == ("a", "b") and got.groups == (("a", "b"),)
+    assert got.pairs["a", "b"].p < 0.05

@@ -13,6 +13,7 @@ from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
 from mixlens.cli.inputs import check_folders, picture, value_of
 from mixlens.cli.output import show
 from mixlens.cli.running import load, note, progress, reported
+from mixlens.errors import DataError
 
 KINDS = ("ranking", "curves", "heatmap")
 _LISTS = "Names, with commas between them."
@@ -105,6 +106,8 @@ def evaluate(
             )
         show(table)
         failed = [one for one in table.examples() if "error" in one]
+        if failed and not any(row.n for row in table):
+            raise DataError(f"none of {len(failed)} examples could be evaluated, the first: {failed[0]['error']}")
         if failed:
             note(f"{len(failed)} examples failed, the first ({failed[0]['id']}): {failed[0]['error']}")
         for write, path in files.items():

@@ -17,6 +17,7 @@ from mixlens.evaluation.perturbed import Curves
 from mixlens.evaluation.plan import Job, Plan, Yardstick, levels
 from mixlens.measure import Case, Curve
 from mixlens.measure.confidence import need_classes
+from mixlens.runners.removal import asked_about
 from mixlens.tasks import Example, token_mask
 
 Tick = Callable[[float], None]
@@ -148,12 +149,8 @@ class _Chunk:
         return case
 
     def _kept(self, item: Item) -> NDArray[np.bool_] | None:
-        """The position that is asked about is never removed: without it there is no question."""
-        if self.lens.head.task not in ("masked", "token"):
-            return None
-        kept = np.zeros(len(item.tokens), dtype=bool)
-        kept[item.read.at] = True
-        return kept
+        """What is asked about is never removed: the position, or an answer's first and last token."""
+        return asked_about(self.lens.head.task, item.read.at, item.said, len(item.tokens))
 
     def _masks(self, y: Yardstick, at: int) -> dict[str, Any] | Failure:
         """The tokens that the example marks for this measure."""

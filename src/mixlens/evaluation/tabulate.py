@@ -76,9 +76,9 @@ def _rows(table: Table, errors: Mapping[str, int]) -> Iterator[Row]:
         values, null = table.values(name, method, layer), table.values(name, NULL)
         level, draws, seed = table.level, table.resamples, table.seed
         found = summarise(values, level=level, resamples=draws, seed=seed)
-        chance = np.nanmean(null) if np.isfinite(null).any() else None
         failed = errors[""] + errors.get(f"{name} {method}", 0)
         both = np.isfinite(values) & np.isfinite(null)
+        chance = null[both].mean() if both.any() else None
         told = both.any() and method != NULL
         p = paired(values, null, level=level, resamples=draws, seed=seed).p if told else None
         yield Row(

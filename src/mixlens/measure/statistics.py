@@ -201,6 +201,9 @@ def ranking(
 ) -> Ranking:
     """Orders methods by mean and says which are told apart: a paired bootstrap's p is at most 1 - level.
 
+    Means are over the texts that a method is defined on, pairs over those that both are: where these two disagree about
+    a pair's order, it is not told apart.
+
     `correction="holm"` holds the level over all pairs together; it needs more resamples. A method without a defined
     value comes last and is told from none. Raises InputError, Undefined (no direction, or too few resamples for Holm),
     UnknownOption.
@@ -228,7 +231,7 @@ def ranking(
     for k, pair in enumerate(sorted(pairs, key=lambda pair: (np.isnan(pairs[pair].p), pairs[pair].p))):
         limit = alpha / (len(pairs) - k) if correction == "holm" else alpha
         held = pairs[pair].p <= limit * (1 + 1e-12) and (held or correction == "none")
-        if held:
+        if held and sign * pairs[pair].difference < 0:
             apart.add(pair)
     return Ranking(tuple(names), tuple(mean[name] for name in names), tuple(_runs(names, apart)), pairs)
 

@@ -117,7 +117,7 @@ def _evaluated(study: Study, name: str, what: str, methods: Sequence[Method], me
     one = SETS[name]
     few = study.costly if one.truncate else None  # texts of hundreds of tokens
     rows = study.rows(one.file, at_most=min(one.at_most, few or one.at_most))
-    part = f"attcat-{what}-{_slug(name)}"
+    part = f"attcat-{what}-{_slug(name)}" + ("" if few is None else f"-{few}")
     return study.evaluate(part, one.role, rows, methods, measures, task=one.task, truncate=one.truncate)
 
 

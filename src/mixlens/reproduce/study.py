@@ -105,7 +105,7 @@ class Study:
         """`evaluate`, where the methods labelled in `costly` look at some of the texts alone, evenly spaced."""
         few = None if self.costly is None or self.costly >= len(rows) else self.costly
         rest = [m for m in methods if few is None or m[0] not in costly]
-        table = self.evaluate(part, role, rows, rest, measures, **how)
+        table = self.evaluate(part if few is None else f"{part}-others", role, rows, rest, measures, **how)
         if few is None:
             return Joined(table, table, (), (), len(rows))
         chosen = tuple(round(i * (len(rows) - 1) / max(1, few - 1)) for i in range(few))

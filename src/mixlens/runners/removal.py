@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mixlens.attribute.readout import Answer
@@ -37,6 +39,18 @@ def log_probability(said: Answer, logits: tuple[Tensor, ...] | None) -> float:
             part = torch.log_softmax(z, -1)[i]
         total += float(part)
     return total
+
+
+def asked_about(task: str, at: int, said: Answer, count: int) -> NDArray[np.bool_] | None:
+    """(token,): what must stay, since without it nothing is asked; None where any token may go.
+
+    The position that a masked or token head answers at; the first and the last token of an extracted answer.
+    """
+    if task not in ("masked", "token", "question"):
+        return None
+    kept = np.zeros(count, dtype=bool)
+    kept[list(said.indices) if task == "question" else at] = True
+    return kept
 
 
 def check(lens: Any, name: str, replace_by: str, mask_pad: bool = False) -> None:

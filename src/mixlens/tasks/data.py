@@ -66,7 +66,10 @@ def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
         raise DataError(
             f"expected token ids in a list, got {row!r:.60}; a pair of texts is a tuple, split words are mixlens.Words"
         )
-    if isinstance(row, (str, tuple, list, Words, Mapping)):
+    if isinstance(row, Mapping):  # model inputs, and perhaps a label and a name
+        own = {k: v for k, v in row.items() if k not in ("label", "id")}
+        return Example(str(row.get("id", number)), own, row.get("label"))
+    if isinstance(row, (str, tuple, list, Words)):
         return Example(str(number), row)
     raise DataError(f"expected a row, a text or a mixlens.Example, got {type(row).__name__}: {row!r:.60}")
 

@@ -119,7 +119,7 @@ def notes(found: Table) -> list[str]:
         out.append(f"undefined on some texts, which are left out: {', '.join(undefined)}")
     failed = max((row.n_errors for row in found.rows), default=0)
     if failed:
-        out.append(f"up to {failed} texts of {found.array.shape[1]} failed; Table.examples() (results.jsonl in the folder) says why")
+        out.append(f"up to {failed} texts of {found.array.shape[1]} failed; Table.examples() says why")
     return out
 
 

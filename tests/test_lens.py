@@ -594,6 +594,37 @@ def test_each_text_has_its_own_target(method):
         close(got.scores, alone.scores, 1e-6 if method == "integrated_gradients" else 1e-12)
 
 
+@pytest.mark.parametrize("ask", ["mixing", "attribute", "mixing_ratio", "output_statistics"])
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_results_are_plain_whatever_mode_the_caller_is_in(ask, mode):
+    def call() -> torch.Tensor:
+        found = getattr(lens(), ask)(TEXT)
+        return found[0] if isinstance(found, tuple) else getattr(found, "scores", found)
+
+    expected = call()
+    with mode():
+        before = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        got = call()
+        assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == before
+    assert torch.equal(got, expected)
+    assert not got.is_inference() and not got.requires_grad
+
+
+def test_a_lens_may_be_made_in_inference_mode(tiny_bert_folder):
+    with torch.inference_mode():
+        made = [mixlens.load(tiny_bert_folder), mixlens.load(families.model("bert", "sequence"))]
+    for one in made:
+        assert not any(p.is_inference() for p in one.model.parameters())
+        assert one.attribute([7, 8, 9], "attcat").scores.isfinite().all()
+
+
+def test_weights_that_cannot_be_differentiated():
+    with torch.inference_mode():
+        model = families.make("bert", "sequence")
+    with pytest.raises(ModelError, match=r"made under torch\.inference_mode\(\); load the model outside of it"):
+        mixlens.load(model)
+
+
 def test_as_many_targets_as_texts():
     with pytest.raises(TargetError, match="expected one target, or one for each of 2 texts, got 3"):
         lens().attribute([TEXT, TEXT], target=[0, 1, 0])

@@ -12,7 +12,7 @@ from mixlens.architectures import base_model, position_limit, spec_for, unwrap
 from mixlens.attribute.readout import Head, targets_of, task_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import Comparison, compare
-from mixlens.errors import InputError, UnknownOption
+from mixlens.errors import InputError, ModelError, UnknownOption
 from mixlens.mixing import mixing_ratio
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import RUNNERS
@@ -22,7 +22,11 @@ from mixlens.runners.passes import OnBlock, Progress, TextPass, through
 from mixlens.runners.request import mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
 
+# Results and whatever is loaded are plain tensors, though the caller may be in inference mode (see also `RUNNERS`).
+_plain = torch.inference_mode(False)
 
+
+@_plain
 def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer.
 
@@ -43,8 +47,14 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
 class Lens:
     """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is."""
 
+    @_plain
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
         self.model = unwrap(model)
+        if any(p.is_inference() for p in self.model.parameters()):
+            raise ModelError(
+                "expected weights that can be differentiated, these were made under torch.inference_mode(); load the "
+                "model outside of it (a lens may be used inside)"
+            )
         self.tokenizer = tokenizer
         self.spec = spec_for(self.model.config)
         self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
@@ -61,6 +71,7 @@ class Lens:
         """The largest residual found at load."""
         return self._check.worst
 
+    @_plain
     def mixing(
         self,
         text: Any,
@@ -155,6 +166,7 @@ class Lens:
         how: dict[str, Any] = {"truncate": truncate, "progress": progress}
         return compare(self, text, methods, target, faithfulness=faithfulness, maps=maps, **how)
 
+    @_plain
     def mixing_ratio(
         self, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False
     ) -> Tensor | list[Tensor]:
@@ -167,6 +179,7 @@ class Lens:
         out = [torch.stack(one.layers) for one in ran]
         return out[0] if single else out
 
+    @_plain
     def output_statistics(self, texts: Any, *, batch_size: int = 32) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
 

@@ -224,13 +224,14 @@ def test_half_precision_is_finite(method, dtype):
     assert got.scores.dtype == torch.float32 and torch.isfinite(got.scores).all() and got.scores.abs().max() > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("around", "frozen"),
     [(torch.no_grad, True), (torch.inference_mode, False), (torch.enable_grad, True)],
     ids=lambda v: getattr(v, "__name__", v),
 )
-@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=() if m in ("attcat", "deeplift") else pytest.mark.slow) for m in EVERY]
+)
 def test_the_callers_autograd_is_neither_needed_nor_touched(method, frozen, around):
     model = families.make("bert", "sequence")
     model.requires_grad_(not frozen)

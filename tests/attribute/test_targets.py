@@ -149,12 +149,26 @@ CASES = {
 }
 
 
+def case_of(case):
+    """The model of a case, its token ids, what is asked, the number that means, and its row."""
+    name, head, settings, target, value, row = CASES[case]
+    model = question_model() if name == "question" else families.make(name, head, **settings)
+    return model, ids_of(mask=2 if head == "masked" else None), target, value, row
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_number_of_every_task(case):
+    model, ids, target, value, row = case_of(case)
+    got = explain(mixlens.load(model), ids, "grad_x_input", target)
+    torch.testing.assert_close(got.scores, hand_gradient(model, ids, value), rtol=1e-8, atol=1e-11)
+    assert got.meta["readout"] == row
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_task(case):
-    name, head, settings, target, value, row = CASES[case]
-    model = question_model() if name == "question" else families.make(name, head, **settings)
-    ids = ids_of(mask=2 if head == "masked" else None)
+    name = CASES[case][0]
+    model, ids, target, value, row = case_of(case)
     lens = mixlens.load(model)
     got = {method: explain(lens, ids, method, target) for method in METHODS}
     torch.testing.assert_close(got["grad_x_input"].scores, hand_gradient(model, ids, value), rtol=1e-8, atol=1e-11)

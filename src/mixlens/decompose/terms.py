@@ -176,7 +176,7 @@ class Terms:
         wide = torch.float64 if self.values.device.type != "mps" else torch.float32
         gram = torch.empty(batch * n, count, count, dtype=wide, device=self.values.device)
         v = repeat_heads(self.values, self.call.groups).transpose(0, 1).reshape(heads, batch * n, -1)  # texts in a row
-        for keys in blocks(batch * n, self._step(VECTOR_BYTES) // (count * dim * gram.itemsize)):
+        for keys in blocks(batch * n, self._step(VECTOR_BYTES, TILE_BYTES) // (count * dim * gram.itemsize)):
             # With the vectors innermost the small products run at three times the speed of the other order.
             w = scratch("all vectors", (keys.stop - keys.start, dim, count), gram)
             w[..., :heads] = torch.bmm(v[:, keys], self.projection).permute(1, 2, 0)

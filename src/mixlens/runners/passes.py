@@ -61,17 +61,22 @@ def through(
     layers = layer_count(model, spec)
     for done, total, members, inputs in groups(model, texts, batch_size, pad, head=answers is not None):
         here = [out[i] for i in members]
+        held: list[tuple[Tensor, bool]] = []  # where a device works ahead: it is not waited for after every layer
 
         def on_layer(
             seen: LayerPass,
             here: list[TextPass] = here,
             members: list[int] = members,
+            held: list[tuple[Tensor, bool]] = held,
             before: int = done - 1,
             total: int = total,
         ) -> None:
             if on_block is not None:
                 rows = None if wanted is None else _rows([wanted(i, seen.index) for i in members], seen.x)
-                _keep(Block(spec, seen), on_block, here, square, rows)
+                scores = _keep(Block(spec, seen), on_block, here, rows)
+                held.append((scores, rows is not None))
+                if scores.device.type == "cpu":
+                    _hand_out(held.pop()[0], here, square, rows is not None)
             if progress is not None:
                 progress(before * layers + seen.index + 1, total * layers)
 
@@ -80,6 +85,8 @@ def through(
             result = run(model, spec, inputs, on_layer, heads=at is not None, at=at)
         finally:
             release()
+        for scores, some in held:
+            _hand_out(scores, here, square, some)
         for b, one in enumerate(here):
             if not all(bool(torch.isfinite(t).all()) for t in one.layers):
                 raise not_finite(model, "a score")
@@ -93,18 +100,23 @@ def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
     return None if None in each else torch.tensor(each, device=like.device)
 
 
-def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], square: bool, rows: Tensor | None = None) -> None:
-    """A layer's tensor and sight of each text."""
+def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], rows: Tensor | None = None) -> Tensor:
+    """A layer's tensor of the whole batch, still where it was made; the sight of each text is put down."""
     visible = block.call.visible()
-    scores = on_block(block if rows is None else block.only(rows)).cpu()
+    scores = on_block(block if rows is None else block.only(rows))
     visible = None if visible is None else visible.cpu()
     for b, one in enumerate(here):
+        one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], len(one.tokens)))
+    return scores
+
+
+def _hand_out(scores: Tensor, here: Sequence[TextPass], square: bool, some: bool) -> None:
+    """A layer's tensor to each text, padding cut off; `some`: of its query rows, which are no padding."""
+    scores = scores.cpu()
+    for b, one in enumerate(here):
         n = len(one.tokens)
-        one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], n))
-        if square:
-            one.layers.append(scores[b, ..., : n if rows is None else rows.shape[1], :n].clone())
-        else:
-            one.layers.append(scores[b, :n].clone())
+        rows = slice(None) if some else slice(n)
+        one.layers.append((scores[b, ..., rows, :n] if square else scores[b, :n]).clone())
 
 
 def groups(

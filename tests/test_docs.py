@@ -180,8 +180,8 @@ def test_adding_a_method(monkeypatch, tiny_bert_folder):
 
 
 def test_adding_an_aggregation(monkeypatch, tiny_bert_folder):
-    from mixlens import results
     from mixlens.aggregate import functions
+    from mixlens.results import maps as results
 
     names = new_names(AGGREGATION, functions)
     monkeypatch.setitem(functions.AGGREGATIONS, *new_line(AGGREGATION_LINE, names))

@@ -1,167 +1,26 @@
-"""What comes out: `LayerMaps` and `Attribution`, frozen, with all that is needed to know where they come from."""
+"""`LayerMaps`: a map a layer."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from mixlens import aggregate
-from mixlens.attribute.target import Target
-from mixlens.capture.text import Tokens
-from mixlens.capture.words import Unit, units
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.mixing.maps import normalize_rows
+from mixlens.results.base import PathLike, Result
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-PathLike = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word of the text (or a special token) with the sum of its pieces' scores."""
-
-    text: str
-    score: float
-    start: int | None  # characters of the raw text; None for a special token
-    end: int | None
-    indices: tuple[int, ...]  # its tokens
-    special: bool = False
-    segment: int | None = None  # which text of a pair
-
 
 @dataclass(frozen=True, eq=False)
-class _Result:
-    source: Tokens
-    scores: Tensor
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    meta: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str | tuple[str, ...] | None:
-        """The raw text, a pair of texts, or None where token ids were explained."""
-        return None if not self.source.text else self.source.text[0] if len(self.source.text) == 1 else self.source.text
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The tokenizer's own names of the tokens, one a score: `"##ing"`, `"Ġfilm"`."""
-        return self.source.pieces
-
-    @property
-    def offsets(self) -> tuple[tuple[int, int] | None, ...] | None:
-        """Characters [start, end) of every token in its raw text; None for special tokens (and altogether for ids)."""
-        return None if self.source.spans is None else tuple(s and s[1:] for s in self.source.spans)
-
-    @property
-    def special(self) -> tuple[bool, ...]:
-        """True where a token was put there by the tokenizer's template."""
-        return self.source.special
-
-    @property
-    def display(self) -> tuple[str, ...]:
-        """The tokens as a reader knows them: the raw text's characters where there are offsets.
-
-        A token of blanks alone shows as `␣` (`↵` for a line end); where token ids came in, the tokenizer's own name.
-        """
-        return tuple(_shown(self.source, i) for i in range(len(self.source)))
-
-    def units(self) -> tuple[Unit, ...]:
-        """The words of the text with the tokens that each holds (see `capture.words.units`)."""
-        return units(self.source)
-
-    def save(self, path: PathLike) -> Path:
-        """Write everything to one safetensors file (numbers bit-exact, the rest as JSON in its header).
-
-        Written beside and renamed, so that a killed run leaves no half file. Raises ResultFileError.
-        """
-        from mixlens import storage
-
-        return storage.write(cast("Attribution | LayerMaps", self), path)
-
-
-@dataclass(frozen=True, eq=False)
-class Attribution(_Result):
-    """One score a token: `scores` (token,)."""
-
-    target: Target | None = None
-    layers: Tensor | None = None  # (layer, token), where a method has per-layer scores
-
-    def words(self) -> tuple[Word, ...]:
-        """The words of the text in reading order, each with the sum of its pieces' scores; special tokens stand alone.
-
-        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer).
-        """
-        scores = self.scores.tolist()
-        return tuple(
-            Word(u.text, sum(scores[i] for i in u.indices), u.start, u.end, u.indices, u.special, u.segment)
-            for u in self.units()
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: text, tokens, scores, offsets, special, words, method, options, target, model, meta."""
-        from mixlens import storage
-
-        return storage.plain(self)
-
-    def to_html(self, path: PathLike | None = None) -> str:
-        """A page of its own (no network, everything escaped); written to `path` if given, returned in any case."""
-        from mixlens.view import html
-
-        return html.attribution(self, path)
-
-    def _repr_html_(self) -> str:
-        from mixlens.view import html
-
-        return html.fragment(self)
-
-    def plot(self, path: PathLike | None = None, *, kind: str = "bar") -> Figure:
-        """A figure: `kind="bar"` (a bar a token) or `"text"` (coloured text).
-
-        The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
-        """
-        from mixlens.view import figures
-
-        return figures.attribution(self, path, kind=kind)
-
-    def to_latex(self, path: PathLike | None = None) -> str:
-        """Coloured text that a paper can include (needs xcolor); written to `path` if given."""
-        from mixlens.view import latex
-
-        return latex.attribution(self, path)
-
-    def to_frame(self) -> pandas.DataFrame:
-        """A table, a row a token: token, score, start, end, special. Needs the extra `pandas`."""
-        from mixlens.view import frame
-
-        return frame.attribution(self)
-
-    to_pandas = to_frame
-
-    def __rich__(self) -> Any:
-        from mixlens.view import terminal
-
-        return terminal.attribution(self)
-
-    def __str__(self) -> str:
-        from mixlens.view import terminal
-
-        return terminal.as_text(self.__rich__())
-
-    def __repr__(self) -> str:
-        return f"Attribution({self.method}, {len(self.source)} tokens, target={self.target and self.target.label})"
-
-
-@dataclass(frozen=True, eq=False)
-class LayerMaps(_Result):
+class LayerMaps(Result):
     """A map a layer: `scores` (layer, query, key), or (layer, head, query, key) with `per_head=True`.
 
     `scores[l, i, j]`: how much token j goes into token i at layer l. After an aggregation, layer l stands for
@@ -331,22 +190,3 @@ class LayerMaps(_Result):
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)
         return f"LayerMaps({self.method}{'.' + self.aggregation if self.aggregation else ''}, scores {shape})"
-
-
-def _shown(source: Tokens, i: int) -> str:
-    piece = source.pieces[i]
-    if source.special[i] or not source.text:
-        return piece
-    span = source.spans[i] if source.spans is not None else None
-    if span is None:  # a slow tokenizer: its mark of a blank is all there is to take away
-        return piece.lstrip("\u0120\u2581") or "␣"
-    seg, start, end = span
-    blank = "↵" if source.text[seg][max(start - 1, 0) : start] in ("\n", "\r") else "␣"
-    return source.text[seg][start:end] or blank
-
-
-def read(path: PathLike) -> Attribution | LayerMaps:
-    """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError."""
-    from mixlens import storage
-
-    return storage.read(path)

@@ -1,0 +1,100 @@
+"""`Attribution`: one score a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from mixlens.attribute.target import Target
+from mixlens.results.base import PathLike, Result
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the text (or a special token) with the sum of its pieces' scores."""
+
+    text: str
+    score: float
+    start: int | None  # characters of the raw text; None for a special token
+    end: int | None
+    indices: tuple[int, ...]  # its tokens
+    special: bool = False
+    segment: int | None = None  # which text of a pair
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution(Result):
+    """One score a token: `scores` (token,)."""
+
+    target: Target | None = None
+    layers: Tensor | None = None  # (layer, token), where a method has per-layer scores
+
+    def words(self) -> tuple[Word, ...]:
+        """The words of the text in reading order, each with the sum of its pieces' scores; special tokens stand alone.
+
+        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer).
+        """
+        scores = self.scores.tolist()
+        return tuple(
+            Word(u.text, sum(scores[i] for i in u.indices), u.start, u.end, u.indices, u.special, u.segment)
+            for u in self.units()
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: text, tokens, scores, offsets, special, words, method, options, target, model, meta."""
+        from mixlens import storage
+
+        return storage.plain(self)
+
+    def to_html(self, path: PathLike | None = None) -> str:
+        """A page of its own (no network, everything escaped); written to `path` if given, returned in any case."""
+        from mixlens.view import html
+
+        return html.attribution(self, path)
+
+    def _repr_html_(self) -> str:
+        from mixlens.view import html
+
+        return html.fragment(self)
+
+    def plot(self, path: PathLike | None = None, *, kind: str = "bar") -> Figure:
+        """A figure: `kind="bar"` (a bar a token) or `"text"` (coloured text).
+
+        The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
+        """
+        from mixlens.view import figures
+
+        return figures.attribution(self, path, kind=kind)
+
+    def to_latex(self, path: PathLike | None = None) -> str:
+        """Coloured text that a paper can include (needs xcolor); written to `path` if given."""
+        from mixlens.view import latex
+
+        return latex.attribution(self, path)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A table, a row a token: token, score, start, end, special. Needs the extra `pandas`."""
+        from mixlens.view import frame
+
+        return frame.attribution(self)
+
+    to_pandas = to_frame
+
+    def __rich__(self) -> Any:
+        from mixlens.view import terminal
+
+        return terminal.attribution(self)
+
+    def __str__(self) -> str:
+        from mixlens.view import terminal
+
+        return terminal.as_text(self.__rich__())
+
+    def __repr__(self) -> str:
+        return f"Attribution({self.method}, {len(self.source)} tokens, target={self.target and self.target.label})"

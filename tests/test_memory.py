@@ -10,9 +10,11 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.attribute.kinds import Occlusion
+from mixlens.attribute.kinds import Path as Way
 from mixlens.errors import OverBudget, UnknownOption
 from mixlens.mixing import MIXING
-from mixlens.runners import budget
+from mixlens.runners import RUNNERS, Request, budget
 from models import families
 
 PEAK = Path("/proc/self/clear_refs")
@@ -105,6 +107,20 @@ def test_a_plan_says_what_a_call_takes():
     assert lens.plan(families.text(), "blank_out").passes == 9
     assert not lens.plan(families.text(), memory=1000).fits
     assert "at most" in str(plan)
+
+
+@pytest.mark.parametrize("method", ["blank_out", "integrated_gradients"])
+def test_one_text_that_takes_many_passes_still_has_them_in_batches(method, monkeypatch):
+    seen: list[int] = []
+
+    def look(lens: object, ask: Request) -> list[object]:
+        seen.append(ask.batch_size)
+        return [None]
+
+    for kind in (Occlusion, Way):
+        monkeypatch.setitem(RUNNERS, kind, look)
+    families.lens("bert", "sequence").attribute(families.text(), method, batch_size=7)
+    assert seen == [7]
 
 
 def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):

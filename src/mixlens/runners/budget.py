@@ -229,13 +229,20 @@ def planned(
 def within(
     lens: Any, name: str, needs: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
 ) -> tuple[int, BatchSize]:
-    """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption."""
+    """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption.
+
+    Not cut to the number of texts: some methods run many changed texts, or points of a way, for each.
+    """
     if type(batch_size) is not int or batch_size < 1:
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
     of, budget = _cost(lens, needs, options), bytes_of(memory, lens.model.device)
-    found = _plan(name, of, lengths, budget, batch_size).require()
+    _plan(name, of, lengths, budget, batch_size).require()
     room = budget - _kept(of, lengths)
-    return found.batch_size, lambda n: max(1, min(batch_size, _most(of, n, room)))
+
+    def size(n: int) -> int:
+        return max(1, min(batch_size, _most(of, n, room)))
+
+    return size(max(lengths)), size
 
 
 def _plan(name: str, of: Cost, lengths: Sequence[int], budget: int, batch_size: int) -> Plan:

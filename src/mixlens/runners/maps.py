@@ -21,7 +21,7 @@ from mixlens.decompose import Block
 from mixlens.errors import ModelError, TargetError, Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution, LayerMaps
-from mixlens.runners.passes import TextPass, Wanted
+from mixlens.runners.passes import Progress, TextPass, Wanted
 from mixlens.runners.request import Request, provenance, result
 
 
@@ -112,6 +112,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
             if all(isinstance(row, int) for row in at):
                 how["queries"] = list(dict.fromkeys(at))
                 at = tuple(how["queries"].index(row) for row in at)
+            how["progress"] = _part(ask.progress, i, len(ran))
         maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
         rows = take(maps.scores, at)
         layers = None if preset.aggregation == "layer" or len(rows) == 1 < len(one.layers) else rows
@@ -122,6 +123,11 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
         out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
     return out
+
+
+def _part(progress: Progress | None, i: int, count: int) -> Progress | None:
+    """The flow's progress of text i of `count`, in rows, all texts taken to have as many."""
+    return None if progress is None else lambda done, total: progress(i * total + done, count * total)
 
 
 def read_rows(ask: Request, depth: int) -> Wanted | None:

@@ -114,7 +114,7 @@ class Terms:
 
     def chunks(self) -> Iterator[tuple[slice, slice, Float[Tensor, "batch row key dim"]]]:
         """The vectors themselves, by blocks of rows and keys: `(rows, keys, terms)`."""
-        assert self.place is None
+        assert self.place is None or self.own is None
         batch, _, _, dim = self.shape
         for rows, alpha in self.rows():
             step = CACHE_BYTES // (batch * alpha.shape[2] * dim * alpha.element_size())

@@ -1,6 +1,6 @@
 """Put the pages of `mixlens reproduce --out DIR` together as docs/reproduction.md, with its figures beside it.
 
-    python experiments/reproduction_page.py DIR
+python experiments/reproduction_page.py DIR
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ def main() -> None:
             shutil.copy(picture, pictures)
         parts.append(page.read_text(encoding="utf-8").replace(f"]({name}-", f"](reproduction/{name}-"))
     head = (Path(__file__).parent / "reproduction_intro.md").read_text(encoding="utf-8")
-    left = f"\nWritten and tested on invented rows, but not yet run on the data: {', '.join(f'`{name}`' for name in missing)}.\n\n" if missing else "\n"
+    left = (
+        f"\nWritten and tested on invented rows, but not yet run on the data: {', '.join(f'`{name}`' for name in missing)}.\n\n"
+        if missing
+        else "\n"
+    )
     (ROOT / "docs" / "reproduction.md").write_text(head + left + "\n".join(parts), encoding="utf-8")
     print(f"{len(parts)} pages, missing: {', '.join(missing) or 'none'}")
 

@@ -185,9 +185,7 @@ def _refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None
     """Raises Undefined for what means nothing here, UnknownOption for what lacks something."""
     kind, task = one.measure, lens.head.task
     if isinstance(kind, Corpus):
-        raise Undefined(
-            f"{kind.name} is no measure of methods on texts; call it on vectors (docs/measures.md)"
-        )
+        raise Undefined(f"{kind.name} is no measure of methods on texts; call it on vectors (docs/measures.md)")
     if isinstance(kind, Curve) and (task == "none" or lens.head.regression):
         raise Undefined(f"{kind.name} needs the probability of an answer, which this {task} head has not")
     if isinstance(kind, Curve):

@@ -28,11 +28,9 @@ def main() -> None:
             shutil.copy(picture, pictures)
         parts.append(page.read_text(encoding="utf-8").replace(f"]({name}-", f"](reproduction/{name}-"))
     head = (Path(__file__).parent / "reproduction_intro.md").read_text(encoding="utf-8")
-    left = (
-        f"\nWritten and tested on invented rows, but not yet run on the data: {', '.join(f'`{name}`' for name in missing)}.\n\n"
-        if missing
-        else "\n"
-    )
+    names = ", ".join(f"`{name}`" for name in missing)
+    said = "Written and tested on invented rows, but not yet run on the data"
+    left = f"\n{said}: {names}.\n\n" if missing else "\n"
     (ROOT / "docs" / "reproduction.md").write_text(head + left + "\n".join(parts), encoding="utf-8")
     print(f"{len(parts)} pages, missing: {', '.join(missing) or 'none'}")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import DeepLift
+from transformers.activations import NewGELUActivation
 
 import mixlens
 from mixlens import Target
@@ -252,16 +253,24 @@ def test_captums_deeplift_where_all_activations_are_modules_it_knows(name, setti
     torch.testing.assert_close(got.scores, expected, rtol=0, atol=1e-9 * float(expected.abs().max()))
 
 
-def by_formula(f, x, baseline):
+def by_formula(f, w, v, x, baseline):
     """A two-layer network's contributions by hand: multipliers of an activation are quotients of differences."""
-    (w, v) = f
     z, zb = w @ x, w @ baseline
-    m = (torch.tanh(z) - torch.tanh(zb)) / (z - zb)
+    m = (f(z) - f(zb)) / (z - zb)
     return (v * m) @ w * (x - baseline)
 
 
-@pytest.mark.parametrize("call", ["module", "function"])
+ACTIVATIONS = {  # a module, a function, and a module that is several functions
+    "module": torch.nn.Tanh(),
+    "function": torch.tanh,
+    "compound": NewGELUActivation(),
+}
+
+
+@pytest.mark.parametrize("call", ACTIVATIONS)
 def test_rescale_rule_by_hand(call):
+    act = ACTIVATIONS[call]
+
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -269,10 +278,10 @@ def test_rescale_rule_by_hand(call):
             g = torch.Generator().manual_seed(0)
             self.w = torch.nn.Parameter(torch.randn(5, 3, generator=g, dtype=torch.float64))
             self.v = torch.nn.Parameter(torch.randn(5, generator=g, dtype=torch.float64))
-            self.act = torch.nn.Tanh()
+            self.act = act
 
         def forward(self, x):
-            return (self.act(x @ self.w.T) if call == "module" else torch.tanh(x @ self.w.T)) @ self.v
+            return self.act(x @ self.w.T) @ self.v
 
     net = Net()
     x, b = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64), torch.tensor([0.3, 0.1, 0.5], dtype=torch.float64)
@@ -281,9 +290,9 @@ def test_rescale_rule_by_hand(call):
         values = twin(leaf)
     (m,) = torch.autograd.grad(values[0], leaf)
     got = m[0] * (x - b)
-    torch.testing.assert_close(got, by_formula((net.w, net.v), x, b).detach())
+    torch.testing.assert_close(got, by_formula(act, net.w, net.v, x, b).detach())
     torch.testing.assert_close(got.sum(), (values[0] - values[1]).detach())  # complete: nothing but activations
-    assert isinstance(net.act, torch.nn.Tanh)
+    assert net.act is act
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "roberta", "gemma2"])
@@ -294,6 +303,15 @@ def test_deeplift_is_not_the_gradient_and_reports_its_delta(name):
     assert (got.scores - plain.scores).abs().max() > 1e-3 * float(plain.scores.abs().max())
     assert got.meta["delta"] == pytest.approx(float(got.scores.sum()) - got.meta["difference"])
     assert "rescale" in got.meta["rules"]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_each_text_of_a_batch_has_its_own_baseline(name):
+    lens, texts = families.lens(name, head_of(name)), families.texts((6, 6, 4))
+    for text, found in zip(texts, lens.attribute(texts, "deeplift", batch_size=3), strict=True):
+        alone = lens.attribute(text, "deeplift")
+        torch.testing.assert_close(found.scores, alone.scores, rtol=1e-9, atol=1e-12)
+        assert found.meta["delta"] == pytest.approx(alone.meta["delta"], rel=1e-6)
 
 
 def test_deeplift_of_a_text_with_itself_is_zero():

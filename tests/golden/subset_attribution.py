@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 INPUTS = {"tiny": (0, 1, 3), "tinyeps": (1, 2), "minilm": (0,)}
-ATTCAT = ("AttCAT", "RawAtt", "Rollout")
+ATTCAT = ("AttCAT", "RawAtt", "Rollout", "TransAtt", "PartialLRP")
 AGAIN = (
     "AttCAT_paper_output_h",
     "AttCAT_layers_code",

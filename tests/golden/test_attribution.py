@@ -1,4 +1,4 @@
-"""Numbers of AttCAT's authors and of plain re-implementations, per token, to 1e-9 (see README.md)."""
+"""Numbers of AttCAT's authors and of plain re-implementations, to 1e-9; of relevance to 1e-6 (see README.md)."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ FULL = {
     "AttCAT": ("attcat", {"indexing": "input"}),
     "RawAtt": ("attention", {"zero_cls": True}),
     "Rollout": ("attention_rollout", {"zero_cls": True}),
+    "TransAtt": ("trans_att", {"zero_cls": True}),
+    "PartialLRP": ("partial_lrp", {"zero_cls": True}),
     "reimpl/AttCAT_paper_output_h": ("attcat", {}),
     "reimpl/AttGrads_clsrow": ("att_grads", {}),
     "reimpl/CAT_code_indexing": ("cat", {"indexing": "input"}),
@@ -52,6 +54,7 @@ FULL = {
     "reimpl/GradSAM_rowmean_relu": ("grad_sam", {}),
     "reimpl/Grads_clsrow": ("grads", {}),
 }
+LRP = ("TransAtt", "PartialLRP")
 SALIENCY = {
     "gradxinput_l2": ("saliency", {}),
     "gradxinput_sum": ("grad_x_input", {}),
@@ -74,7 +77,8 @@ def test_attcat_and_its_comparisons(name, index, c, array):
     method, options = FULL[array]
     ids = given(name, index)["input_ids"]  # their code passes no token types
     got = stored.lens(name).attribute(ids, method, target=c, normalize=False, **options)
-    close(got.scores, golden(name, index, f"full/c{c}/{array}"))
+    # (relevance: the guards of their divisions stand at other places of the same sums)
+    close(got.scores, golden(name, index, f"full/c{c}/{array}"), 1e-6 if array in LRP else TOLERANCE)
     if array == "AttCAT":
         close(got.layers, golden(name, index, f"full/c{c}/reimpl/AttCAT_layers_code"))
 

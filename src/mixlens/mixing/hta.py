@@ -177,10 +177,17 @@ def _squares(
         far = moves[to] @ pairs.transpose(0, 1)  # A_i^last,h (v_j^h - c_i^h)
         form = a[last] * a[to] * (pairs.flatten(2).transpose(0, 1) @ vv.flatten(2).mT)
         form += b[last] * b[to] * pulls[to, last] * (near * moves[to]).sum(-1)
-        form += b[last] * a[to] * (near * (vk @ q[last].mT).permute(0, 3, 1, 2)).sum(-1)
-        form += a[last] * b[to] * (far * (kv @ q[to, None].mT).permute(0, 3, 1, 2)).sum(-1)
+        form += b[last] * a[to] * (near * _by_query(q[last].expand(last + 1, -1, -1), vk)).sum(-1)
+        form += a[last] * b[to] * (far * _by_query(q[to], kv)).sum(-1)
         out += 2 * form.sum(0) - form[last]  # a pair of two heads counts twice
     return out
+
+
+def _by_query(
+    q: Float[Tensor, "head row width"], vk: Float[Tensor, "head key valuewidth width"]
+) -> Float[Tensor, "head row key valuewidth"]:
+    """V_j K_j^T q_i."""
+    return (q @ vk.flatten(1, 2).mT).unflatten(-1, vk.shape[1:3])
 
 
 def _pulls(

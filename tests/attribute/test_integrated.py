@@ -305,9 +305,9 @@ def test_deeplift_is_not_the_gradient_and_reports_its_delta(name):
     assert "rescale" in got.meta["rules"]
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_each_text_of_a_batch_has_its_own_baseline(name):
-    lens, texts = families.lens(name, head_of(name)), families.texts((6, 6, 4))
+def test_each_text_of_a_batch_has_its_own_baseline(tiny_bert_folder):
+    lens = mixlens.load(tiny_bert_folder, dtype=torch.float64)
+    texts = [("a deep film .", "not bad"), ("not bad", "a deep film ."), "a deep film . not bad"]  # [SEP] elsewhere
     for text, found in zip(texts, lens.attribute(texts, "deeplift", batch_size=3), strict=True):
         alone = lens.attribute(text, "deeplift")
         torch.testing.assert_close(found.scores, alone.scores, rtol=1e-9, atol=1e-12)

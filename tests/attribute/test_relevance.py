@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import mixlens
 from mixlens.attribute import relevance
 from mixlens.attribute.relevance import Linear, join, through_linear, through_product, through_sum
-from mixlens.errors import Undefined
-from models.families import lens, model
+from mixlens.errors import ModelError, Undefined
+from models.families import lens, make, model
 
 
 def numbers(seed: int, *shape: int) -> torch.Tensor:
@@ -147,6 +147,24 @@ def test_against_a_literal_walk(index: int) -> None:
     relevance, start = literal(model("bert", "sequence"), ids, index)
     torch.testing.assert_close(got.scores, relevance[-1].clamp_min(0).mean(0)[0], rtol=1e-7, atol=1e-9)
     assert float(start.sum()) == pytest.approx(got.meta["conserved"], abs=1e-6) == pytest.approx(1, abs=1e-4)
+
+
+class Scaled(torch.nn.Linear):
+    """Half more than its weights say. The decomposition asks for its matrix; the rules take the weights as they are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1.5 * super().forward(x)
+
+
+@pytest.mark.parametrize("part", ["attention.output.dense", "intermediate.dense", "output.dense"])
+def test_relevance_that_is_lost_is_an_error(part: str) -> None:
+    changed = make("bert", "sequence")
+    changed.bert.encoder.layer[1].get_submodule(part).__class__ = Scaled
+    other = mixlens.load(changed)
+    assert other.attribute([5, 17, 8], "alti").scores.isfinite().all()  # an exact decomposition all the same
+    for method in ("trans_att", "partial_lrp"):
+        with pytest.raises(ModelError, match=r"relevance of the input to sum to 1 for .*, got .*use grad_sam"):
+            other.attribute([5, 17, 8], method)
 
 
 def test_batch_is_each_alone() -> None:

@@ -18,7 +18,9 @@ from mixlens.results import Attribution
 from mixlens.runners.passes import groups, part_logits
 from mixlens.runners.request import Request, provenance, result
 
-LOST = 0.05  # share of the relevance that may be lost before the result is refused
+# Share of the relevance that may be lost before the result is refused; seen on right models: 8e-8 and 6e-4.
+LOST = {torch.float64: 1e-5, torch.float32: 5e-3}
+LOST_ELSE = 0.05  # half precision
 
 
 def attributions(lens: Any, ask: Request) -> list[Attribution]:
@@ -60,7 +62,7 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
         weights = [_wide(a[0].detach()) for a in g.weights]
         start, relevance = propagate(said.indices[0], head, layers, weights)
         kept = float(start.sum())
-        if not abs(kept - 1) <= LOST:
+        if not abs(kept - 1) <= LOST.get(lens.model.dtype, LOST_ELSE):
             raise ModelError(
                 f"expected the relevance of the input to sum to 1 for {ask.name}, got {kept:.3f}: the model computes "
                 "something that the rules do not know, or precision is lost; load it in float64, or use grad_sam"

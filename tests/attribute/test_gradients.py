@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from functools import cache
 
 import numpy as np
@@ -248,6 +249,24 @@ def test_the_callers_autograd_is_neither_needed_nor_touched(method, frozen, arou
     assert not got.requires_grad and not got.is_inference()
     assert [p.requires_grad for p in model.parameters()] == before
     assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_pass_and_one_way_back(method, monkeypatch):
+    from transformers import BertForSequenceClassification
+
+    lens = mixlens.load(families.model("bert", "sequence"))
+    forward, backward, ran = BertForSequenceClassification.forward, torch.autograd.grad, []
+
+    @functools.wraps(forward)  # its arguments are looked at
+    def passes(self, *args, **kwargs):
+        ran.append("forward")
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(BertForSequenceClassification, "forward", passes)
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: ran.append("backward") or backward(*a, **k))
+    lens.attribute(families.texts((N, N)), method)  # two texts: still one of each
+    assert ran == ["forward", "backward"]
 
 
 def test_a_gradient_of_the_users_own_stays():

@@ -13,11 +13,13 @@ from types import ModuleType
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
-# Shapes and types hold in every test; an int passes for a float, as for any type checker. Before mixlens is imported.
+# Shapes hold in every test, in the packages that state them (around the plumbing the checks would cost more than the
+# tests); an int passes for a float, as for any type checker. Before mixlens is imported.
+SHAPED = ("aggregate", "attribute", "decompose", "measure", "mixing")
 checker = ModuleType("shape_checker")
 checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 sys.modules["shape_checker"] = checker
-install_import_hook("mixlens", "shape_checker.check")
+install_import_hook([f"mixlens.{part}" for part in SHAPED], "shape_checker.check")
 
 
 import pytest

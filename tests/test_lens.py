@@ -583,7 +583,11 @@ def test_a_row_of_zeros_stays_zero_and_is_named():
 
 
 @pytest.mark.parametrize(
-    "method", ["globenc", "attcat", "blank_out", "integrated_gradients", "trans_att", "hta", "random"]
+    "method",
+    [
+        *("globenc", "attcat", "blank_out", "trans_att", "hta", "random"),
+        pytest.param("integrated_gradients", marks=pytest.mark.slow),
+    ],
 )
 def test_each_text_has_its_own_target(method):
     texts, targets = [TEXT, "w60 w12", TEXT], ["LABEL_1", 0, Target(0)]

@@ -119,6 +119,7 @@ def test_more_points_at_once_change_nothing():
     torch.testing.assert_close(one, many, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_several_texts_at_once_change_nothing(monkeypatch):
     """What devices other than a CPU do: the ways of all texts of a batch in the same passes."""
     lens, texts = families.lens("bert", "sequence"), [families.text(n) for n in (N, N - 3, 4)]

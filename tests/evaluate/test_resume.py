@@ -26,6 +26,7 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
     return mixlens.load(str(tiny_bert_folder))
 
 
+@pytest.mark.slow
 def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp_path: Path) -> None:
     driver = Path(__file__).with_name("driver.py")
     paths = os.pathsep.join([str(Path(mixlens.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])

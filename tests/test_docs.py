@@ -60,7 +60,17 @@ def models_list() -> str:
     return "\n".join(part.rstrip() for part in [*lines, line]).removesuffix(",") + "."
 
 
-TABLES = {"methods": methods_table, "models": models_list}
+def measures_table() -> str:
+    """All measures, from the facts."""
+    lines = ["| name | what it says | range | better |", "| --- | --- | --- | --- |"]
+    for fact in mixlens.measures():
+        low, high = (str(end).replace("inf", "∞").removesuffix(".0") for end in fact["range"])
+        better = {True: "higher", False: "lower", None: "-"}[fact["higher_is_better"]]
+        lines.append(f"| `{fact['name']}` | {fact['summary']} | {low} to {high} | {better} |")
+    return "\n".join(lines)
+
+
+TABLES = {"methods": methods_table, "models": models_list, "measures": measures_table}
 
 
 def table_in(page: str, name: str) -> re.Match[str]:

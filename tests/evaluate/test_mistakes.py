@@ -110,6 +110,46 @@ def test_results_that_were_changed_are_refused(lens, tmp_path, harm):
         run()
 
 
+def test_labels_of_ones_own_may_hold_a_colon(lens):
+    """Two measures that are called the same up to the colon are two."""
+    measures = [("r:a", "aopc", {}), ("r:b", "aopc", {"replace": "pad"}), ("s:a", "spearman:grad_l2", {})]
+    measures += [("s:b", "spearman:grad_l2", {"special": False}), "pearson:alti", "pearson:grad_l2"]
+    table = mixlens.evaluate(lens, TEXTS, ["alti", "attcat"], measures, resamples=10)
+    assert table.measures == ("r:a", "r:b", "s:a:grad_l2", "s:b:grad_l2", "pearson:alti", "pearson:grad_l2")
+    assert {row.measure for row in table} == {"r:a", "r:b", "s:a", "s:b", "pearson"}
+    assert table.row("r:a", "alti").mean != table.row("r:b", "alti").mean
+    assert table.row("s:a", "attcat").mean != table.row("s:b", "attcat").mean
+    assert table.row("pearson:alti", "alti").mean == pytest.approx(1)
+    with pytest.raises(UnknownOption, match="expected every measure once, got 'r:alti' twice"):
+        mixlens.evaluate(lens, TEXTS, ["alti"], [("r:alti", "aopc", {}), ("r", "spearman:alti", {})])
+
+
+@pytest.mark.parametrize(
+    ("measure", "says"),
+    [
+        ("aopc", "aopc needs the probability of an answer, which a regression head has not"),
+        ("kendall_confidence", "compares the classes of a sequence classifier, this is a regression head"),
+    ],
+)
+def test_a_regression_head_is_called_one(measure, says):
+    scored = mixlens.load(families.make("bert", "sequence", dtype=torch.float32, num_labels=1), tokenizer())
+    with pytest.raises(Undefined, match=says):
+        mixlens.evaluate(scored, ["w5 w6"], ["attcat"], [measure])
+
+
+def test_a_model_without_a_head_is_refused_up_front(lens, monkeypatch):
+    bare = mixlens.load(lens.model.base_model, lens.tokenizer)
+    with monkeypatch.context() as patch:
+        patch.setattr(bare, "through", lambda *a, **k: pytest.fail("work began"))
+        for ask, names in (({}, "saliency explains"), ({"methods": ["attcat"]}, "attcat, saliency explain")):
+            with pytest.raises(Undefined, match=f"^{names} an answer, and this model has no head .* take methods and"):
+                mixlens.evaluate(bare, TEXTS, **{"methods": ["alti"], "measures": ["spearman"], **ask})
+        with pytest.raises(Undefined, match="aopc needs the probability of an answer, which a model without a head"):
+            mixlens.evaluate(bare, TEXTS, ["alti"], ["aopc"])
+    table = mixlens.evaluate(bare, TEXTS, ["alti", "globenc"], ["spearman"], reference="hta_x_input", resamples=10)
+    assert [row.n for row in table] == [2, 2] and not any("error" in line for line in table.examples())
+
+
 def test_no_direction_no_ranking(lens):
     table = mixlens.evaluate(lens, TEXTS, ["alti", "attention"], ["special_rank"], resamples=10)
     with pytest.raises(Undefined, match="special_rank ranks no methods"):

@@ -319,8 +319,6 @@ def test_what_no_text_can_mend_is_raised(lens: mixlens.Lens) -> None:
         mixlens.evaluate(lens, TEXTS, ["alti"], layers="all")
     with pytest.raises(UnknownOption, match="limit of 1 or more"):
         mixlens.evaluate(lens, TEXTS, ["alti"], limit=0)
-    with pytest.raises(Undefined, match="anisotropy is no measure of methods"):
-        mixlens.evaluate(lens, TEXTS, ["alti"], ["anisotropy"])
     with pytest.raises(DataError, match="expected a column 'text' or"):
         mixlens.evaluate(lens, [{"words": "a film"}], ["alti"])
     with pytest.raises(UnknownOption, match="expected replace="):

@@ -15,7 +15,7 @@ from mixlens.cli.output import show
 from mixlens.cli.running import load, note, progress, reported
 from mixlens.errors import DataError
 
-KINDS = ("ranking", "curves", "heatmap")
+KINDS = ("ranking", "curves", "heatmap", "layers")
 _LISTS = "Names, with commas between them."
 
 
@@ -64,8 +64,8 @@ def evaluate(
     latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table for LaTeX.")] = None,
     png: Picture = None,
     kind: Annotated[
-        str, typer.Option(metavar="KIND", help="What --png draws: ranking, curves or heatmap.")
-    ] = "ranking",
+        str | None, typer.Option(metavar="KIND", help="What --png draws: ranking, curves, heatmap or layers.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Which method is to be believed, by these measures, over a data set?
@@ -76,20 +76,20 @@ def evaluate(
     options = _options(option)
     files = {"to_csv": csv, "to_parquet": parquet, "to_html": html, "to_latex": latex, "plot": picture(png)}
     check_folders(*files.values(), out)
-    if kind not in KINDS:
+    if kind not in (None, *KINDS):
         raise typer.BadParameter(f"--kind is one of {', '.join(KINDS)}, got '{kind}'")
     with reported(debug):
         kind_of_task = mixlens.task(task, **columns)
         with progress("loading the model", counted=True) as line:
             lens = load(model)
             line.stage("evaluating")
-            from mixlens.evaluation.run import MEASURES, METHODS
+            from mixlens.evaluation.run import MEASURES
             from mixlens.tasks import SAMPLE
 
             table = mixlens.evaluate(
                 lens,
                 SAMPLE if data is None else data,
-                _names(methods) or METHODS,
+                _names(methods) or None,
                 _names(measures) or MEASURES,
                 out,
                 task=kind_of_task,

@@ -14,13 +14,15 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation.explain import Failure, Item, Scores, explain, failure, items
 from mixlens.evaluation.perturbed import Curves
-from mixlens.evaluation.plan import Job, Plan, Yardstick, levels
+from mixlens.evaluation.plan import MODEL, Job, Plan, Yardstick, levels
+from mixlens.evaluation.vectors import collect
 from mixlens.measure import Case, Curve
 from mixlens.measure.confidence import need_classes
 from mixlens.runners.removal import asked_about
 from mixlens.tasks import Example, token_mask
 
 Tick = Callable[[float], None]
+Read = tuple[int, Example, Tokens]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,7 @@ class Record:
     errors: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict)  # what a measure of a corpus keeps of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +52,32 @@ class Setting:
     second: Any = None
 
 
-def records(setting: Setting, examples: Sequence[tuple[int, Example, Tokens]], tick: Tick) -> list[Record]:
+def records(setting: Setting, examples: Sequence[Read], tick: Tick) -> list[Record]:
     """A Record an example, in order. `tick(share done)`."""
+    if not setting.plan.methods:
+        out = [Record(n, e.id, facts={"tokens": len(t), "label": e.label}) for n, e, t in examples]
+        return _keep(setting, examples, out)
     found = items(setting.lens, examples, setting.target, setting.batch_size)
     good = [one for one in found if isinstance(one, Item)]
     values = iter(_Chunk(setting, good, tick).records())
-    return [
+    out = [
         Record(number, example.id, error=one.text) if isinstance(one, Failure) else next(values)
         for (number, example, _), one in zip(examples, found, strict=True)
     ]
+    return _keep(setting, examples, out)
+
+
+def _keep(setting: Setting, examples: Sequence[Read], out: list[Record]) -> list[Record]:
+    """The same with what the measures of a corpus keep of each text."""
+    for y in setting.plan.corpora:
+        chosen = [i for i, record in enumerate(out) if record.error is None]
+        texts = [examples[i][1:] for i in chosen]
+        for i, kept in zip(chosen, collect(setting.lens, y, texts, setting.target, setting.batch_size), strict=True):
+            if isinstance(kept, Failure):
+                out[i] = replace(out[i], errors={**out[i].errors, f"{y.name} {MODEL}": kept.text})
+            else:
+                out[i] = replace(out[i], kept={**out[i].kept, y.name: kept})
+    return out
 
 
 class _Chunk:

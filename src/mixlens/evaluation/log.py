@@ -142,7 +142,9 @@ def _line(record: Record) -> str:
         return json.dumps({**out, "error": record.error})
     values = [v if math.isfinite(v) else None for v in record.values]
     facts = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.facts.items()}
-    return json.dumps({**out, **facts, **({"errors": dict(record.errors)} if record.errors else {}), "v": values})
+    extra = {"errors": dict(record.errors)} if record.errors else {}
+    kept = {"kept": dict(record.kept)} if record.kept else {}
+    return json.dumps({**out, **facts, **extra, **kept, "v": values})
 
 
 def _lock(file: BufferedWriter, folder: Path) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from mixlens.attribute import Gradient, Method, Path, Preset, Random, method
 from mixlens.capture.run import layer_count
-from mixlens.errors import Undefined, UnknownOption, did_you_mean
-from mixlens.evaluation.facts import plain, tokenizer_facts
+from mixlens.errors import UnknownOption, did_you_mean
+from mixlens.evaluation.facts import plain
+from mixlens.evaluation.refusals import refuse, refuse_headless
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
-from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
-from mixlens.runners import removal
 from mixlens.runners.request import refuse_unknown
 
+METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 NULL = "random"
+MODEL = "model"  # what stands for a method in the lines of measures that look at none
 SPAN_OPTIONS = {"spans": "cue", "pieces": "all"}
 Asked = str | tuple[str, str, Mapping[str, Any]]
 
@@ -74,6 +75,7 @@ class Plan:
     yardsticks: tuple[Yardstick, ...]
     jobs: Mapping[str, Job]
     columns: tuple[Column, ...]
+    corpora: tuple[Yardstick, ...] = ()  # measures of the model's vectors, which look at no method
 
     def layers(self, label: str, yardstick: Yardstick) -> tuple[int | None, ...]:
         """The rows of a method that a measure looks at: the whole model (None), then its layers."""
@@ -83,7 +85,7 @@ class Plan:
 
 def make(
     lens: Any,
-    methods: Sequence[Asked],
+    methods: Sequence[Asked] | None,
     measures: Sequence[Asked],
     *,
     reference: str,
@@ -95,10 +97,10 @@ def make(
     """The plan of a run. Raises UnknownMethod, UnknownOption, Undefined."""
     if layers not in (None, "each", "upto"):
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
-    if not methods or not measures:
-        raise UnknownOption("expected at least one method and one measure; see mixlens.methods(), mixlens.measures()")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UnknownOption(f"expected seed= a whole number of 0 or more, got {seed!r}")
+    if methods is None:
+        methods = METHODS if any(not isinstance(_measure(one), Corpus) for one in measures) else ()
     known = {part for asked in (*methods, *measures) for part in _names(asked)} | {reference, NULL}
     known |= {_split(name)[1] for name in known if ":" in name}
     for name in options:
@@ -120,22 +122,44 @@ def make(
         own = {"seed": seed, **own} if name == NULL else own
         labels[label] = add(name, own, layers)
     asked_labels = tuple(labels)
-    null_key = add(NULL, {"seed": seed, **options.get(NULL, {})})
-    if labels.setdefault(NULL, null_key) != null_key:
-        raise UnknownOption(f"the label {NULL!r} is the null's; give the method another one: (label, name, options)")
-    yardsticks: list[Yardstick] = []
+    found: list[Yardstick] = []
     for asked in measures:
         one = _yardstick(asked, options, reference)
-        if one.name in [y.name for y in yardsticks]:
+        if one.name in [y.name for y in found]:
             raise UnknownOption(f"expected every measure once, got {one.name!r} twice; (label, name, options) renames")
+        found.append(one)
+    yardsticks = [one for one in found if not isinstance(one.measure, Corpus)]
+    _refuse_nothing(asked_labels, found, yardsticks, layers)
+    if yardsticks:
+        null_key = add(NULL, {"seed": seed, **options.get(NULL, {})})
+        if labels.setdefault(NULL, null_key) != null_key:
+            raise UnknownOption(f"the label {NULL!r} is the null's; give the method another: (label, name, options)")
+    for at, one in enumerate(yardsticks):
         if one.reference is not None:
             own = dict(options.get(one.reference, {}))  # random scores as reference: another draw than the null's
             key = add(one.reference, {"seed": seed + 1, **own} if one.reference == NULL else own)
-            one = Yardstick(one.label, one.measure, one.options, one.spans, one.reference, key)
-        yardsticks.append(one)
-        _refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
-    plan = Plan(labels, asked_labels, tuple(yardsticks), jobs, ())
-    return Plan(labels, asked_labels, tuple(yardsticks), jobs, tuple(_columns(plan)))
+            yardsticks[at] = replace(one, reference_key=key)
+    for one in found:
+        refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
+    refuse_headless(lens, jobs.values())
+    corpora = tuple(one for one in found if isinstance(one.measure, Corpus))
+    plan = Plan(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
+    return replace(plan, columns=tuple(_columns(plan)))
+
+
+def _refuse_nothing(
+    methods: Sequence[str], found: Sequence[Yardstick], yardsticks: Sequence[Yardstick], layers: str | None
+) -> None:
+    """Raises UnknownOption for a run of nothing, and for methods or layers that no measure would look at."""
+    if not found or (yardsticks and not methods):
+        raise UnknownOption("expected at least one method and one measure; see mixlens.methods(), mixlens.measures()")
+    ignored = [name for name, there in (("methods=", methods), ("layers=", layers)) if there]
+    if not yardsticks and ignored:
+        names = " and ".join(one.name for one in found)
+        raise UnknownOption(
+            f"{names} looks at the model's vectors in every layer, whatever the method: leave {' and '.join(ignored)} "
+            "out, or ask for a measure of methods too"
+        )
 
 
 def _columns(plan: Plan) -> list[Column]:
@@ -169,39 +193,21 @@ def _layered(facts: Method, deep: str) -> bool:
 
 def _yardstick(asked: Asked, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:
     label, name, own = _labelled(asked, options)
+    label = _split(label)[0] if label == name else label  # a label of one's own may hold a colon
     name, other = _split(name)
-    label = _split(label)[0]
     found = measure(name)
     own = {**options.get(name, {}), **own}
     spans = {k: own.pop(k) for k in SPAN_OPTIONS if k in own and found.needs in ("cue", "rationale", "answer")}
     if found.needs != "reference":
         if other:
             raise UnknownOption(f"{name} has no reference, got {other!r}; ask for {name!r}")
-        return Yardstick(label, found, found.checked(own), {**SPAN_OPTIONS, **spans})
+        spans = {} if isinstance(found, Corpus) else {**SPAN_OPTIONS, **spans}
+        return Yardstick(label, found, found.checked(own), spans)
     return Yardstick(label, found, found.checked(own), {}, other or reference)
 
 
-def _refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
-    """Raises Undefined for what means nothing here, UnknownOption for what lacks something."""
-    kind, task = one.measure, lens.head.task
-    if isinstance(kind, Corpus):
-        raise Undefined(f"{kind.name} is no measure of methods on texts; call it on vectors (docs/measures.md)")
-    if isinstance(kind, Curve) and (task == "none" or lens.head.regression):
-        raise Undefined(f"{kind.name} needs the probability of an answer, which this {task} head has not")
-    if isinstance(kind, Curve):
-        removal.check(lens, kind.name, one.options["replace"], one.options["mask_pad"])
-        levels(one)
-    if kind.needs == "second":
-        if second is None:
-            raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
-        if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
-            raise Undefined(f"{kind.name} compares scores token by token: the two models' tokenizers differ")
-    if kind.needs == "classes":
-        if task != "sequence" or lens.head.regression:
-            raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is a {task} head")
-        for job in jobs:
-            if not isinstance(job.facts, Random):
-                need_classes(job.name, job.facts.class_specific, False)
+def _measure(asked: Asked) -> Measure:
+    return measure(_split(_labelled(asked, {})[1])[0])
 
 
 def _labelled(asked: Asked, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, dict[str, Any]]:

@@ -19,33 +19,31 @@ from weakref import finalize
 
 import numpy as np
 
-from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, RunChanged, UnknownOption
-from mixlens.evaluation.chunk import Record, Setting, records
+from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
 from mixlens.evaluation.log import Log, Mark
-from mixlens.evaluation.plan import Asked, Plan, make
+from mixlens.evaluation.plan import Asked, Plan, Yardstick, make
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
+from mixlens.evaluation.vectors import layers_of
 from mixlens.measure.statistics import summarise
-from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
+from mixlens.tasks import SAMPLE, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 
 WINDOW, CHUNK = 1024, 64
 _NO_COLUMN = "DataError: expected a column"
 END = -1  # the window of the mark that closes the run
-METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 MEASURES = ("spearman", "aopc")
 
 Progress = Callable[[int, "int | None"], None]
-Read = tuple[int, Example, Tokens]
 
 
 def evaluate(
     lens: Any,
     data: Any = SAMPLE,
-    methods: Sequence[Asked] = METHODS,
+    methods: Sequence[Asked] | None = None,
     measures: Sequence[Asked] = MEASURES,
     out: str | os.PathLike[str] | None = None,
     *,
@@ -66,13 +64,14 @@ def evaluate(
     """Which of the methods is to be believed, by these measures, over a data set?
 
     `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, or an iterable of rows,
-    texts or `Example`s; the bundled sample of 40 sentences by default. `methods`, `measures`: names, or (label, name,
-    options); `"spearman:saliency"` sets a measure's reference. `out`: a folder that keeps the results as they come;
-    started again with the same arguments the run goes on there. `task`: a name of `TASKS` or what `mixlens.task(...)`
-    gives. `target`: what is explained, for all texts alike; "label" is each text's gold label, None the prediction.
-    `layers`: "each" measures every layer's own map (or the gradient at its input) too, "upto" the aggregate up to it.
-    `second`: a lens on another model, for `consistency`. `options`: method or measure -> its options. `level`,
-    `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`.
+    texts or `Example`s; the bundled sample of 40 sentences by default. `methods`, `measures`: names, or (label,
+    name, options); six methods by default, none where the measures look at the model alone (`anisotropy`,
+    `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that keeps the results as
+    they come; started again with the same arguments the run goes on there. `task`: a name of `TASKS` or what
+    `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's gold label,
+    None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too, "upto"
+    the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
+    its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, Undefined, ResultFileError, MissingExtra.
@@ -83,6 +82,8 @@ def evaluate(
     kind = task if isinstance(task, Task) else task_named(task)
     options = {k: dict(v) for k, v in (options or {}).items()}
     plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)
+    if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
+        raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
     rows = source(data)
     setting = Setting(lens, plan, target, batch_size, second)
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
@@ -105,6 +106,7 @@ def evaluate(
 
 def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]) -> dict[str, Any]:
     plan = setting.plan
+    corpora = {y.name: {**_facts(y), "layers": layers_of(setting.lens, y)} for y in plan.corpora}
     return {
         "format": 1,
         "model": {"name": setting.lens.name, **model_facts(setting.lens)},
@@ -116,20 +118,22 @@ def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]
         "batch_size": setting.batch_size,
         "methods": {label: plain(asdict_job(plan, label)) for label in plan.methods},
         "asked": list(plan.asked),
-        "measures": {
-            y.name: {
-                "label": y.label,
-                "measure": y.measure.name,
-                "reference": y.reference,
-                "reference_key": y.reference_key,
-                "options": {**plain(y.options), **y.spans},
-                "higher_is_better": y.measure.higher_is_better,
-                "range": [str(end) for end in y.measure.range],
-            }
-            for y in plan.yardsticks
-        },
+        "measures": {y.name: _facts(y) for y in plan.yardsticks},
+        **({"corpora": corpora} if corpora else {}),
         "columns": [list(asdict(column).values()) for column in plan.columns],
         "versions": versions(),
+    }
+
+
+def _facts(y: Yardstick) -> dict[str, Any]:
+    return {
+        "label": y.label,
+        "measure": y.measure.name,
+        "reference": y.reference,
+        "reference_key": y.reference_key,
+        "options": {**plain(y.options), **y.spans},
+        "higher_is_better": y.measure.higher_is_better,
+        "range": [str(end) for end in y.measure.range],
     }
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from mixlens.errors import MissingExtra, Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.log import lines
-from mixlens.evaluation.plan import NULL
+from mixlens.evaluation.plan import MODEL, NULL
 from mixlens.files import replacing, write_text
-from mixlens.measure.statistics import Paired, Ranking, paired, ranking
+from mixlens.measure.statistics import Correlation, Paired, Ranking, paired, permutation, ranking
 
 if TYPE_CHECKING:
     import pandas
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 class Row:
     """One line of the table. `n` values were defined, `n_undefined` not, `n_errors` examples failed.
 
-    `low`, `high`: the bootstrap interval of the mean. `null`: the mean of random scores; `p_null`: of the paired
-    bootstrap against them (None where there is no pair).
+    `method`: "model" for a measure that looks at no method (`anisotropy`, `mdl_compression`): a line a layer, -1 being
+    the embeddings; it is one number of all texts, which has no `std`. `low`, `high`: the bootstrap interval of the
+    mean. `null`: the mean of random scores; `p_null`: of the paired bootstrap against them (None where there is no
+    pair).
     """
 
     method: str
@@ -77,14 +79,18 @@ class Table:
         return tuple(self.manifest["measures"])
 
     @cached_property
+    def corpora(self) -> tuple[str, ...]:
+        """The measures of the model's vectors, which look at no method."""
+        return tuple(self.manifest.get("corpora", ()))
+
+    @cached_property
     def methods(self) -> tuple[str, ...]:
         """The methods' labels in the order asked for."""
         return tuple(self.manifest["asked"])
 
     def row(self, measure: str, method: str, layer: int | None = None) -> Row:
-        """One line. Raises UnknownOption."""
-        name = self.named(measure)
-        facts = self.manifest["measures"][name]
+        """One line; `method` is "model" for a measure that looks at none. Raises UnknownOption."""
+        facts = self.facts(measure)
         wanted = (method, facts["label"], facts["reference"], layer)
         for row in self.rows:
             if (row.method, row.measure, row.reference, row.layer) == wanted:
@@ -128,16 +134,34 @@ class Table:
 
         Raises UnknownOption, and Undefined for a measure of which neither end is better.
         """
-        name = self.named(measure)
-        higher = self.manifest["measures"][name]["higher_is_better"]
+        name, higher = self.named(measure), self.facts(measure)["higher_is_better"]
         if higher is None:
             raise Undefined(f"{measure} ranks no methods: neither more nor less of it is better")
         values = {m: v for m in self.methods if np.isfinite(v := self.values(name, m)).any()}
         return ranking(values, higher, level=self.level, resamples=self.resamples, seed=self.seed)
 
+    def layers(self, measure: str, method: str = MODEL) -> tuple[Row, ...]:
+        """A measure's lines of single layers, from the first up. Raises UnknownOption."""
+        rows = [r for r in self.rows if self.is_of(r, measure) and r.method == method and r.layer is not None]
+        if not rows:
+            asked = "layers='each'" if self.named(measure) in self.measures else 'method="model"'
+            raise UnknownOption(f"no layers of {measure!r}, {method!r} in this table; ask for {asked}")
+        return tuple(sorted(rows, key=lambda r: r.layer or 0))
+
+    def correlation(self, measure: str, method: str, other: str = "mdl_compression") -> Correlation:
+        """Over layers: do those in which `measure` of a method is higher have more of a measure of the model too?
+
+        Spearman's rho of the layers' numbers and its permutation p, exact for up to 8 layers; the embeddings, which no
+        method explains, are left out (Mohebbi 2023, Table 2). Raises UnknownOption.
+        """
+        own = {r.layer: r.mean for r in self.layers(measure, method)}
+        pairs = [(own[r.layer], r.mean) for r in self.layers(other) if r.layer in own]
+        x, y = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+        return permutation(x, y, statistic="spearman")
+
     def is_of(self, row: Row, measure: str) -> bool:
         """Whether a line belongs to a measure. Raises UnknownOption."""
-        facts = self.manifest["measures"][self.named(measure)]
+        facts = self.facts(measure)
         return (row.measure, row.reference) == (facts["label"], facts["reference"])
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -190,9 +214,10 @@ class Table:
 
         return _put(evaluation.page(self), path)
 
-    def plot(self, path: PathLike | None = None, *, kind: str = "ranking", measure: str | None = None) -> Figure:
-        """A figure: `kind="ranking"` (critical-difference style), `"heatmap"` (method x layer) or `"curves"`.
+    def plot(self, path: PathLike | None = None, *, kind: str | None = None, measure: str | None = None) -> Figure:
+        """A figure: `kind="ranking"` (critical-difference style), `"heatmap"` (method x layer), `"curves"`, `"layers"`.
 
+        "layers": a measure of the model's vectors, layer by layer; the default where there are no methods.
         `measure`: the first that has such a picture by default. Raises UnknownOption, ResultFileError.
         """
         from mixlens.view import evaluation
@@ -215,16 +240,23 @@ class Table:
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
-        return f"Table({len(self.methods)} methods, {len(self.measures)} measures, {self.array.shape[1]} examples)"
+        count = len(self.measures) + len(self.corpora)
+        return f"Table({len(self.methods)} methods, {count} measures, {self.array.shape[1]} examples)"
+
+    def facts(self, measure: str) -> Mapping[str, Any]:
+        """What the manifest says of a measure. Raises UnknownOption."""
+        name = self.named(measure)
+        return dict(self.manifest["measures"][name] if name in self.measures else self.manifest["corpora"][name])
 
     def named(self, name: str) -> str:
         """A measure's own name: `"spearman:saliency"` for `"spearman"` where that is clear. Raises UnknownOption."""
-        if name in self.measures:
+        if name in self.measures or name in self.corpora:
             return name
         found = [m for m in self.measures if self.manifest["measures"][m]["label"] == name]
         if len(found) == 1:
             return found[0]
-        hint = f"; say which: {', '.join(found)}" if found else did_you_mean(name, self.measures)
+        known = (*self.measures, *self.corpora)
+        hint = f"; say which: {', '.join(found)}" if found else did_you_mean(name, known)
         raise UnknownOption(f"no measure {name!r} in this table{hint}")
 
     @cached_property
@@ -233,6 +265,8 @@ class Table:
 
     def _column(self, name: str, method: str, layer: int | None, level: int | None) -> NDArray[np.float64]:
         place = self._places.get((name, method, layer, level))
+        if name in self.corpora:
+            raise UnknownOption(f"{name} is one number of all texts, no text has one of its own; see Table.layers")
         if place is None:
             known = [*self.methods, NULL]
             raise UnknownOption(f"no values of {name!r}, {method!r}, layer {layer}{did_you_mean(method, known)}")

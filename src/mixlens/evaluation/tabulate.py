@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixlens.errors import ResultFileError
+from mixlens.evaluation.layers import corpus_rows
 from mixlens.evaluation.log import MANIFEST, damaged, lines
 from mixlens.evaluation.plan import NULL
 from mixlens.evaluation.table import Row, Table
@@ -28,7 +29,8 @@ def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: 
         raise ResultFileError(f"expected the folder of a run, got {folder}: {error}") from None
     array, errors = _gather(folder, manifest)
     table = Table((), manifest, folder, level, resamples, seed, array)
-    rows = tuple(_rows(table, errors))
+    corpora = corpus_rows(folder, manifest, errors, level=level, resamples=resamples, seed=seed)
+    rows = (*_rows(table, errors), *corpora)
     table = Table(rows, manifest, folder, level, resamples, seed, array)
     table.to_csv(folder / CSV)
     return table
@@ -38,7 +40,8 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
     """(column, example), on the disk, and how many examples failed: in all (""), and by measure and method."""
     numbers = [line["i"] for line in lines(folder)]
     count = len(numbers)
-    shape = (len(manifest["columns"]), count)
+    columns = len(manifest["columns"])
+    shape = (max(1, columns), count)  # a file of nothing cannot be mapped
     if sorted(numbers) != list(range(count)):
         raise damaged(folder)
     errors: dict[str, int] = {"": 0}
@@ -54,12 +57,12 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
         for line in lines(folder):
             if "error" in line:
                 errors[""] += 1
-                line["v"] = [None] * shape[0]
+                line["v"] = [None] * columns
             for name in line.get("errors", ()):
                 errors[name] = errors.get(name, 0) + 1
-            if len(line["v"]) != shape[0]:
+            if len(line["v"]) != columns:
                 raise damaged(folder)
-            held.append((line["i"], line["v"]))
+            held.append((line["i"], line["v"] or [None]))
             if len(held) == 64:
                 put()
         put()

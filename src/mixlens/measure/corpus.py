@@ -5,6 +5,12 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from mixlens.measure.kinds import Spread
+from mixlens.measure.statistics import two_sided, weights
+
+_BLOCK = 4096  # texts at a time: of many, no copy of all is made
+_NAN = float("nan")
+
 
 def unit_sum(vectors: Float[np.ndarray, "vector dim"]) -> tuple[Float[np.ndarray, " dim"], int]:
     """What anisotropy needs of a text: the sum of its vectors, each scaled to length 1, and how many they are.
@@ -35,3 +41,43 @@ def anisotropy(
     s = w[:, None] * sums
     total = s.sum(0)
     return float((total @ total - np.einsum("td,td->", s, s)) / pairs)
+
+
+def anisotropy_draws(
+    sums: Float[np.ndarray, "text dim"], counts: Int[np.ndarray, " text"], drawn: Float[np.ndarray, "draw text"]
+) -> Float[np.ndarray, " draw"]:
+    """`anisotropy` of several draws of texts at once; NaN where a draw has no pair."""
+    n = drawn @ counts
+    pairs = n**2 - drawn**2 @ counts.astype(np.float64) ** 2
+    total = np.zeros((len(drawn), sums.shape[1]))
+    same = np.zeros(len(drawn))
+    for start in range(0, len(counts), _BLOCK):
+        some = np.asarray(sums[start : start + _BLOCK], dtype=np.float64)
+        w = drawn[:, start : start + _BLOCK]
+        total += w @ some
+        same += w**2 @ np.einsum("td,td->t", some, some)
+    there = pairs > 0.5
+    out = np.full(len(drawn), _NAN)
+    out[there] = (np.einsum("rd,rd->r", total, total) - same)[there] / pairs[there]
+    return out
+
+
+def anisotropy_spread(
+    sums: Float[np.ndarray, "text dim"],
+    counts: Int[np.ndarray, " text"],
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    draw_seed: int = 0,
+) -> Spread:
+    """`anisotropy` with its interval over draws of texts; the null, vectors of random directions, is 0."""
+    there = np.asarray(counts) > 0
+    n = int(there.sum())
+    value = float(anisotropy_draws(sums, counts, np.ones((1, len(counts))))[0]) if n else _NAN
+    if np.isnan(value):
+        return Spread(0, _NAN, _NAN, _NAN, _NAN, _NAN)
+    blocks = weights(len(counts), resamples, draw_seed)
+    found = np.concatenate([anisotropy_draws(sums, counts, block) for block in blocks])
+    found = found[~np.isnan(found)]
+    low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2)) if len(found) else (_NAN, _NAN)
+    return Spread(n, value, float(low), float(high), 0.0, two_sided(found, n))

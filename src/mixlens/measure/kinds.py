@@ -14,6 +14,7 @@ from mixlens.options import options_of
 Needs = Literal["reference", "second", "classes", "curve", "cue", "rationale", "answer", "special", "corpus"]
 Replacement = Literal["delete", "pad", "mask", "unk"]
 
+OF = ("outputs", "transformed")
 _FIELD = {"classes": "others"}  # where a need has another name than its field; "special" is always there
 
 
@@ -97,15 +98,53 @@ class Curve(Measure):
 
 
 @dataclass(frozen=True)
+class Spread:
+    """What is said of one layer of a corpus: the measure's `value` over n texts, its interval over draws of texts, what
+    chance gives (`null`), and the two-sided bootstrap p against it. All NaN where the measure is undefined, n being 0.
+    """
+
+    n: int
+    value: float
+    low: float
+    high: float
+    null: float
+    p_null: float
+
+
+@dataclass(frozen=True)
 class Corpus(Measure):
     """A measure of many texts together, layer by layer: its function takes arrays of one layer instead of a Case.
 
     `collects`: what the arrays are. "sums": for each text the sum of its vectors, each scaled to length 1, (text, dim),
     and how many vectors these were, (text,). "labelled": one vector a text, (text, dim), and its class, (text,).
+    `spread`: the function with interval and null, (arrays, level, resamples, draw_seed, options) -> Spread.
     """
 
     collects: Literal["sums", "labelled"] = "labelled"
+    spread: Callable[..., Spread] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The function's options; `of`: whose vectors are summed, the attention sub-block's "outputs" or the
+        "transformed" vectors that add up to them.
+        """
+        return {**options_of(self.function), **({"of": OF[0]} if self.collects == "sums" else {})}
+
+    def checked(self, options: dict[str, Any]) -> dict[str, Any]:
+        """All options with their values. Raises UnknownOption."""
+        values = super().checked(options)
+        if values.get("of", OF[0]) not in OF:
+            raise UnknownOption(f"{self.name}: expected of='{OF[0]}' or '{OF[1]}', got {values['of']!r}")
+        return values
 
     def __call__(self, *arrays: Any, **options: Any) -> float:
         """The measure of one layer; NaN where it is undefined. Raises UnknownOption."""
-        return float(self.function(*arrays, **self.checked(options)))
+        return float(self.function(*arrays, **self._own(options)))
+
+    def spread_of(self, *arrays: Any, level: float, resamples: int, draw_seed: int, **options: Any) -> Spread:
+        """The measure of one layer with its interval and its null. Raises UnknownOption."""
+        assert self.spread is not None
+        return self.spread(*arrays, level=level, resamples=resamples, draw_seed=draw_seed, **self._own(options))
+
+    def _own(self, options: dict[str, Any]) -> dict[str, Any]:
+        own = options_of(self.function)
+        return {k: v for k, v in self.checked(options).items() if k in own}

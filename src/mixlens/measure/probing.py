@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log, log2
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from mixlens.errors import InputError, UnknownOption
+from mixlens.measure.kinds import Spread
+from mixlens.measure.statistics import paired, resampled
 
 ENDS = (0.8, 1.6, 3.2, 6.25, 12.5, 25, 50, 100)  # per cent of the examples
 _BATCH, _RATE = 128, 1e-3
@@ -87,6 +90,32 @@ def online_code(
             probe = _trained(x[:start], y[:start], len(classes), hidden)
             bits[order[start:end]] = _nats(probe, x[start:end], y[start:end]).numpy() / log(2)
     return Code(bits, uniform)
+
+
+def mdl_spread(
+    vectors: Float[np.ndarray, "example dim"],
+    labels: Shaped[np.ndarray, " label"],
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    draw_seed: int = 0,
+    seed: int = 0,
+    hidden: int = 128,
+) -> Spread:
+    """`mdl_compression` with the interval that draws of examples give, the code staying as it is.
+
+    Null: the same vectors and permuted labels, coded anew. p: of a label's mean bits against those of the null. Raises
+    InputError, UnknownOption.
+    """
+    code = online_code(vectors, labels, seed=seed, hidden=hidden)
+    if np.isnan(code.compression):
+        return Spread(0, *[float("nan")] * 5)
+    mixed = np.asarray(labels)[np.random.default_rng((draw_seed, len(labels))).permutation(len(labels))]
+    null = online_code(vectors, mixed, seed=seed, hidden=hidden)
+    how: dict[str, Any] = {"level": level, "resamples": resamples, "seed": draw_seed}
+    n = len(labels)
+    low, high = resampled(lambda w: code.uniform * n / float(w @ code.bits), n, **how)
+    return Spread(n, code.compression, low, high, null.compression, paired(code.bits, null.bits, **how).p)
 
 
 @contextmanager

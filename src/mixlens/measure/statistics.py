@@ -131,8 +131,7 @@ def summarise(values: Values, *, level: float = 0.95, resamples: int = 1000, see
 def paired(a: Values, b: Others, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Paired:
     """Compares two methods' values on the same texts, in the same order, by bootstrap over texts.
 
-    p = 2 (1 + the fewer of the draws at or beyond 0 on either side) / (resamples + 1), at most 1, and never below
-    what a sign test could reach on so few texts, 2 / 2^n. Raises InputError, UnknownOption.
+    p: see `two_sided`. Raises InputError, UnknownOption.
     """
     if len(a) != len(b):
         raise InputError(f"expected values of the same texts, got {len(a)} and {len(b)}")
@@ -143,9 +142,16 @@ def paired(a: Values, b: Others, *, level: float = 0.95, resamples: int = 1000, 
         return Paired(0, _NAN, _NAN, _NAN, _NAN)
     means = _means(difference, resamples, seed)
     low, high = np.quantile(means, tails)
-    beyond = min((means <= 0).sum(), (means >= 0).sum())
-    p = min(1.0, max(2 * (1 + int(beyond)) / (resamples + 1), 2.0 ** (1 - n)))
-    return Paired(n, float(difference.mean()), float(low), float(high), p)
+    return Paired(n, float(difference.mean()), float(low), float(high), two_sided(means, n))
+
+
+def two_sided(draws: Float[np.ndarray, " draw"], n: int) -> float:
+    """p that what was drawn is 0: 2 (1 + the fewer of the draws at or beyond 0 on either side) / (draws + 1).
+
+    At most 1, and never below what a sign test could reach on n texts, 2 / 2^n.
+    """
+    beyond = min((draws <= 0).sum(), (draws >= 0).sum())
+    return min(1.0, max(2 * (1 + int(beyond)) / (len(draws) + 1), 2.0 ** (1 - n)))
 
 
 def permutation(

@@ -170,6 +170,7 @@ MEASURES: dict[str, Measure] = _table(
         None,
         _ANY,
         collects="labelled",
+        spread=probing.mdl_spread,
     ),
     Corpus(
         "anisotropy",
@@ -180,6 +181,7 @@ MEASURES: dict[str, Measure] = _table(
         None,
         _SIGNED,
         collects="sums",
+        spread=corpus.anisotropy_spread,
     ),
 )
 

@@ -24,7 +24,7 @@ class Fields:
 
     def find(self, field: str) -> Any:
         """The field's value; None where the row has none."""
-        return next((v for name in self.names[field] if (v := self.row.get(name)) is not None), None)
+        return next((v for name in self.names.get(field, ()) if (v := self.row.get(name)) is not None), None)
 
     def need(self, field: str) -> Any:
         """The field's value. Raises DataError."""
@@ -64,7 +64,8 @@ class Fields:
 class Task:
     """A kind of labelled text. `names`: field -> columns. `read(fields, id, mask)`: a row to an Example.
 
-    `measures`: those that mean something for it beside the ones that need a text alone.
+    `measures`: those that mean something for it beside the ones that need a text alone. `optional`: fields that are
+    read where a column is named for them, and only there.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Task:
     names: Mapping[str, tuple[str, ...]]
     function: Callable[[Fields, str, str | None], Example]
     measures: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     def read(self, row: Row, number: int, mask: str | None = None) -> Example:
         """The Example of a row; its id is the row's, else its number. `mask`: the mask token. Raises DataError."""
@@ -100,10 +102,13 @@ def _agreement(fields: Fields, id: str, mask: str | None) -> Example:
         before = text[:start].rstrip()
         blank = " " if before and before != text[:start] else ""
         moved = [_before(fields.spans(name), len(before)) for name in ("cue", "phrase")]
-        return Example(id, before, target=blank + target, foil=blank + foil, cue=moved[0], phrase=moved[1])
+        label = _label(fields.find("label"))
+        return Example(id, before, label, blank + target, blank + foil, cue=moved[0], phrase=moved[1])
     masked = text[:start] + mask + text[end:]
     moved = [_moved(fields.spans(name), start, end, len(mask)) for name in ("cue", "phrase")]
-    return Example(id, masked, label=target, target=target, foil=foil, cue=moved[0], phrase=moved[1])
+    label = _label(fields.find("label"))
+    label = target if label is None else label
+    return Example(id, masked, label=label, target=target, foil=foil, cue=moved[0], phrase=moved[1])
 
 
 def _question(fields: Fields, id: str, mask: str | None) -> Example:
@@ -217,6 +222,7 @@ TASKS: dict[str, Task] = _table(
         },
         _agreement,
         ("cue_dot", "cue_ap", "probes_needed"),
+        optional=("label",),
     ),
     Task(
         "question",
@@ -249,8 +255,9 @@ def task(name: str, **columns: str | Sequence[str]) -> Task:
         raise UnknownOption(f"no task {name!r}{did_you_mean(name, TASKS)}")
     found = TASKS[name]
     for field in columns:
-        if field not in found.names:
-            raise UnknownOption(f"the task {name} has no field {field!r}{did_you_mean(field, found.names)}")
+        if field not in (*found.names, *found.optional):
+            known = (*found.names, *found.optional)
+            raise UnknownOption(f"the task {name} has no field {field!r}{did_you_mean(field, known)}")
     for field, value in columns.items():
         names = (value,) if isinstance(value, str) else value
         if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):

@@ -12,6 +12,7 @@ from rich.table import Table as Rows
 from rich.text import Text
 
 from mixlens.view import evaluation_figures, html, latex, reading
+from mixlens.view.evaluation_figures import MODEL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,14 +55,42 @@ def grid(found: Table) -> list[list[Cell]]:
 
 def table(found: Table) -> RenderableType:
     """Methods down, measures across; bold is the best, dim what is not told from chance."""
-    out = Rows("method", box=SIMPLE, pad_edge=False)
+    parts: list[RenderableType] = []
+    if found.methods:
+        out = _rows("method")
+        for measure in found.measures:
+            out.add_column(Text(_head(found, measure)), justify="right")
+        for method, cells in zip(found.methods, grid(found), strict=True):
+            styles = ["bold" if c.best else "dim" if c.chance else "" for c in cells]
+            texts = [Text(c.text.replace(" [", "\n["), s) for c, s in zip(cells, styles, strict=True)]
+            out.add_row(Text(method), *texts)
+        parts.append(out)
+    if found.corpora:
+        out = _rows("layer")
+        for measure in found.corpora:
+            out.add_column(Text(measure), justify="right")
+        for layer, values in by_layer(found):
+            out.add_row(layer, *values)
+        parts.append(out)
+    return Group(Text(heading(found), style="bold"), *parts, *(Text(n, style="dim") for n in notes(found)))
+
+
+def _rows(first: str) -> Rows:
+    out = Rows(first, box=SIMPLE, pad_edge=False)
     out.columns[0].no_wrap = True
-    for measure in found.measures:
-        out.add_column(Text(_head(found, measure)), justify="right")
-    for method, cells in zip(found.methods, grid(found), strict=True):
-        styles = ["bold" if c.best else "dim" if c.chance else "" for c in cells]
-        out.add_row(Text(method), *(Text(c.text.replace(" [", "\n["), s) for c, s in zip(cells, styles, strict=True)))
-    return Group(Text(heading(found), style="bold"), out, *(Text(n, style="dim") for n in notes(found)))
+    return out
+
+
+def by_layer(found: Table) -> list[tuple[str, list[str]]]:
+    """The measures of the model's vectors: a line a layer, counted from 1, with what stands for each measure."""
+    lines = {m: {r.layer: Cell(r, False, False).text for r in found.layers(m)} for m in found.corpora}
+    layers = sorted({layer for some in lines.values() for layer in some if layer is not None})
+    return [(layer_name(layer), [lines[m].get(layer, "-") for m in found.corpora]) for layer in layers]
+
+
+def layer_name(layer: int) -> str:
+    """As people count: from 1."""
+    return "embeddings" if layer < 0 else str(layer + 1)
 
 
 def latex_table(found: Table) -> str:
@@ -70,15 +99,23 @@ def latex_table(found: Table) -> str:
         r"% needs \usepackage{booktabs}",
         f"% mixlens: {heading(found)}",
         *(f"% {note}" for note in notes(found)),
-        r"\begin{tabular}{l" + "r" * len(found.measures) + "}",
-        r"\toprule",
-        " & ".join(["method", *(_latex_head(found, m) for m in found.measures)]) + r" \\",
-        r"\midrule",
     ]
-    for method, cells in zip(found.methods, grid(found), strict=True):
-        texts = [rf"\textbf{{{c.text}}}" if c.best else c.text for c in cells]
-        lines.append(" & ".join([latex.escape(method), *texts]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    if found.methods:
+        rows = [
+            [latex.escape(method), *(rf"\textbf{{{c.text}}}" if c.best else c.text for c in cells)]
+            for method, cells in zip(found.methods, grid(found), strict=True)
+        ]
+        lines += _tabular(["method", *(_latex_head(found, m) for m in found.measures)], rows)
+    if found.corpora:
+        rows = [[layer, *texts] for layer, texts in by_layer(found)]
+        lines += _tabular(["layer", *map(latex.escape, found.corpora)], rows)
+    return "\n".join([*lines, ""])
+
+
+def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    body = [" & ".join(row) + r" \\" for row in (heads, *rows)]
+    start = [r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}", r"\toprule", body[0], r"\midrule"]
+    return [*start, *body[1:], r"\bottomrule", r"\end{tabular}"]
 
 
 def page(found: Table) -> str:
@@ -91,8 +128,9 @@ def fragment(found: Table) -> str:
     return html.fill("evaluation_fragment.html", **_values(found))
 
 
-def figure(found: Table, path: PathLike | None, *, kind: str, measure: str | None) -> Figure:
+def figure(found: Table, path: PathLike | None, *, kind: str | None, measure: str | None) -> Figure:
     """A figure, written to `path` if given. Raises UnknownOption, ResultFileError."""
+    kind = kind or ("ranking" if found.methods else "layers")
     return evaluation_figures.figure(found, path, kind=kind, measure=measure)
 
 
@@ -100,7 +138,7 @@ def heading(found: Table) -> str:
     """What was evaluated, on what."""
     manifest = found.manifest
     facts = [
-        f"{len(found.methods)} methods",
+        *([f"{len(found.methods)} methods"] if found.methods else []),
         f"{found.array.shape[1]} texts of {manifest['data']['name']}",
         f"model {manifest['model']['name']}",
     ]
@@ -110,10 +148,17 @@ def heading(found: Table) -> str:
 def notes(found: Table) -> list[str]:
     """How to read the numbers, and what is missing from them."""
     share = reading.number(100 * found.level)
-    out = [
-        f"mean [{share} % bootstrap interval over texts]; bold: the best, and what a paired bootstrap does not tell "
-        "from it; grey: not told from random scores"
-    ]
+    out = []
+    if found.methods:
+        out.append(
+            f"mean [{share} % bootstrap interval over texts]; bold: the best, and what a paired bootstrap does not "
+            "tell from it; grey: not told from random scores"
+        )
+    if found.corpora:
+        names = ", ".join(found.corpora)
+        out.append(
+            f"{names}: of the model's own vectors, whatever the method [{share} % bootstrap interval over texts]"
+        )
     undefined = sorted({row.measure for row in found.rows if row.n_undefined})
     if undefined:
         out.append(f"undefined on some texts, which are left out: {', '.join(undefined)}")
@@ -124,7 +169,7 @@ def notes(found: Table) -> list[str]:
 
 
 def _head(found: Table, measure: str) -> str:
-    facts = found.manifest["measures"][measure]
+    facts = found.facts(measure)
     sign = {True: " ↑", False: " ↓", None: ""}[facts["higher_is_better"]]
     return measure.replace(":", " : ") + sign
 
@@ -139,19 +184,23 @@ def _values(found: Table) -> dict[str, Any]:
         for method, cells in zip(found.methods, grid(found), strict=True)
     ]
     heads = [_head(found, m) for m in found.measures]
-    return {"heading": heading(found), "heads": heads, "rows": rows, "notes": notes(found)}
+    layered = {"layer_heads": list(found.corpora), "layer_rows": by_layer(found)}
+    return {"heading": heading(found), "heads": heads, "rows": rows, "notes": notes(found), **layered}
 
 
 def _sections(found: Table) -> list[dict[str, Any]]:
     """A measure's lines and pictures."""
     out = []
-    for measure in found.measures:
+    for measure in (*found.measures, *found.corpora):
         kinds = [k for k in evaluation_figures.KINDS if evaluation_figures.has(found, k, measure)]
-        lines = [_line(found.row(measure, method)) for method in found.methods]
+        own = measure in found.measures
+        rows = [found.row(measure, method) for method in found.methods] if own else found.layers(measure)
+        lines = [_line(row) for row in rows]
         pictures = [
             {"name": f"{k}: {measure}", "uri": html.uri(figure(found, None, kind=k, measure=measure))} for k in kinds
         ]
-        out.append({"name": _head(found, measure), "rows": lines, "pictures": pictures})
+        first = "method" if own else "layer"
+        out.append({"name": _head(found, measure), "first": first, "rows": lines, "pictures": pictures})
     return out
 
 
@@ -159,7 +208,7 @@ def _line(row: Row) -> dict[str, Any]:
     """A row as text; what is not there as a dash."""
     numbers = ("mean", "std", "low", "high", "null", "p_null")
     return {
-        "method": row.method,
+        "name": row.method if row.method != MODEL or row.layer is None else layer_name(row.layer),
         **{k: "-" if (v := getattr(row, k)) is None else reading.number(v) for k in numbers},
         **{k: str(getattr(row, k)) for k in ("n", "n_undefined", "n_errors")},
     }

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mixlens.evaluation.table import Table
     from mixlens.results import PathLike
 
-KINDS = ("ranking", "curves", "heatmap")
+KINDS = ("ranking", "curves", "heatmap", "layers")
+MODEL = "model"
 _NULL = "random"
 _HUES = ("#0b6e99", "#d1495b", "#3a7d44", "#8e5aa8", "#c77f1a", "#4d4d4d", "#2a9d8f", "#a44a3f")
 _DASHES = ("-", "--", "-.", ":")
@@ -27,8 +28,8 @@ def figure(found: Table, path: PathLike | None, *, kind: str, measure: str | Non
     """A figure of a kind, of the named measure or the first that has one. Raises UnknownOption, ResultFileError."""
     if kind not in KINDS:
         raise UnknownOption(f"expected a kind of figure, got {kind!r}{did_you_mean(kind, KINDS)}")
-    draw = {"ranking": _ranking, "curves": _curves, "heatmap": _heatmap}[kind]
-    able = [m for m in found.measures if has(found, kind, m)]
+    draw = {"ranking": _ranking, "curves": _curves, "heatmap": _heatmap, "layers": _layers}[kind]
+    able = [m for m in (*found.measures, *found.corpora) if has(found, kind, m)]
     if measure is None and not able:
         raise UnknownOption(f"no measure of this table has a picture of kind {kind!r}: {_WHY[kind]}")
     name = able[0] if measure is None else found.named(measure)
@@ -41,11 +42,16 @@ _WHY = {
     "ranking": "it needs a measure with a better direction and a defined value",
     "curves": "it needs a perturbation measure whose levels are alike for all texts (aopc, log_odds, ...)",
     "heatmap": "it needs layers='each' or 'upto', and methods that have layers",
+    "layers": "it needs a measure of the model's vectors (anisotropy, mdl_compression)",
 }
 
 
 def has(found: Table, kind: str, measure: str) -> bool:
     """Whether a measure has such a picture."""
+    if (kind == "layers") != (measure in found.corpora):
+        return False
+    if kind == "layers":
+        return any(r.mean is not None for r in found.layers(measure))
     columns = [c for c in found.manifest["columns"] if c[0] == measure]
     if kind == "curves":
         return any(c[3] is not None for c in columns)
@@ -148,4 +154,19 @@ def _heatmap(found: Table, measure: str) -> Figure:
     axes.set_xlabel("layer", fontsize=8)
     axes.spines[:].set_visible(False)
     figure.colorbar(drawn, ax=axes, fraction=0.03, pad=0.01).ax.tick_params(labelsize=7)
+    return figure
+
+
+def _layers(found: Table, measure: str) -> Figure:
+    """A measure of the model's vectors from the first layer to the last, with its interval; the null dashed."""
+    rows = [r for r in found.layers(measure) if r.mean is not None and r.low is not None and r.high is not None]
+    figure, axes = heatmaps.canvas(6.0, 3.6, f"{measure} of the model's vectors, by layer")
+    at = [0 if r.layer is None else r.layer + 1 for r in rows]
+    axes.fill_between(at, [r.low or 0.0 for r in rows], [r.high or 0.0 for r in rows], color=_HUES[0], alpha=0.2)
+    axes.plot(at, [r.mean for r in rows], color=_HUES[0], linewidth=1.6, marker="o", markersize=4)
+    axes.plot(at, [np.nan if r.null is None else r.null for r in rows], color="#999999", linewidth=1, linestyle="--")
+    axes.set_xticks(at, ["emb." if k == 0 else str(k) for k in at], fontsize=8)
+    axes.set_xlabel(f"layer; the band is the {100 * found.level:g} % interval, dashed what chance gives", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
     return figure

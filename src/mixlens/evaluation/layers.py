@@ -1,0 +1,90 @@
+"""From what a run kept of the model's vectors to the table's lines, a layer each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixlens.evaluation.log import lines
+from mixlens.evaluation.plan import MODEL
+from mixlens.evaluation.table import Row
+from mixlens.evaluation.vectors import unpacked
+from mixlens.files import replacing
+from mixlens.measure import MEASURES, Corpus
+
+
+def corpus_rows(
+    folder: Path,
+    manifest: Mapping[str, Any],
+    errors: Mapping[str, int],
+    *,
+    level: float,
+    resamples: int,
+    seed: int,
+) -> Iterator[Row]:
+    """The lines of the measures of a corpus."""
+    for number, (name, facts) in enumerate(manifest.get("corpora", {}).items()):
+        measure = MEASURES[facts["measure"]]
+        assert isinstance(measure, Corpus)
+        vectors, kept = _gathered(folder, name, number, len(facts["layers"]))
+        others = _counts(kept, len(facts["layers"])) if measure.collects == "sums" else np.array(kept, dtype=str)
+        failed = errors[""] + errors.get(f"{name} {MODEL}", 0)
+        for at, layer in enumerate(facts["layers"]):
+            other = others[:, at] if measure.collects == "sums" else others
+            how: dict[str, Any] = {"level": level, "resamples": resamples, "draw_seed": seed}
+            found = measure.spread_of(np.array(vectors[at]), other, **how, **facts["options"])
+            yield Row(
+                method=MODEL,
+                measure=facts["label"],
+                reference=None,
+                layer=layer,
+                n=found.n,
+                n_undefined=len(others) - found.n,
+                n_errors=failed,
+                mean=_number(found.value),
+                std=None,
+                low=_number(found.low),
+                high=_number(found.high),
+                higher_is_better=facts["higher_is_better"],
+                null=_number(found.null),
+                p_null=_number(found.p_null),
+            )
+
+
+def _gathered(folder: Path, name: str, number: int, layers: int) -> tuple[NDArray[np.float32], list[Any]]:
+    """(layer, text, dim), on the disk, in the data's order; each text's counts a layer, or its label."""
+    there = sorted(line["i"] for line in lines(folder) if name in line.get("kept", ()))
+    places = {i: at for at, i in enumerate(there)}
+    others: list[Any] = [None] * len(there)
+    path = folder / f"vectors-{number}.npy"
+    array: np.memmap[Any, np.dtype[np.float32]] | None = None
+    with replacing(path) as temporary:
+        for line in lines(folder):
+            kept = line.get("kept", {}).get(name)
+            if kept is None:
+                continue
+            one = unpacked(kept)
+            if array is None:
+                shape = (layers, len(there), one.shape[1])
+                array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+            array[:, places[line["i"]]] = one
+            others[places[line["i"]]] = kept["n"] if "n" in kept else kept["y"]
+        if array is None:
+            with open(temporary, "wb") as file:
+                np.save(file, np.empty((layers, 0, 1), dtype=np.float32))
+        else:
+            array.flush()
+        del array
+    return np.load(path, mmap_mode="r" if there else None), others
+
+
+def _counts(kept: list[Any], layers: int) -> NDArray[np.int64]:
+    return np.array(kept, dtype=np.int64).reshape(-1, layers)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

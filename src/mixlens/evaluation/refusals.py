@@ -1,0 +1,62 @@
+"""What means nothing for a model is refused before the work, not text by text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mixlens.attribute import Random
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.evaluation.facts import tokenizer_facts
+from mixlens.measure import Corpus, Curve
+from mixlens.measure.confidence import need_classes
+from mixlens.measure.perturb import shares
+from mixlens.runners import removal
+
+if TYPE_CHECKING:
+    from mixlens.evaluation.plan import Job, Yardstick
+
+
+def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
+    """Raises Undefined for a measure that means nothing here, UnknownOption for one that lacks something."""
+    kind, task = one.measure, lens.head.task
+    if isinstance(kind, Corpus) and kind.collects == "labelled" and task in ("question", "token"):
+        raise Undefined(
+            f"{kind.name} probes the vector of the one token that speaks for a text, a {task} head has none; "
+            "call mixlens.measure.measure('mdl_compression') on vectors of your own"
+        )
+    if isinstance(kind, Curve):
+        if task == "none" or lens.head.regression:
+            raise Undefined(f"{kind.name} needs the probability of an answer, which {head_name(lens)} has not")
+        removal.check(lens, kind.name, one.options["replace"], one.options["mask_pad"])
+        if one.options["levels"] != "attcat-code":
+            shares(one.options["levels"])
+    if kind.needs == "second":
+        if second is None:
+            raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
+        if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
+            raise Undefined(f"{kind.name} compares scores token by token: the two models' tokenizers differ")
+    if kind.needs == "classes":
+        if task != "sequence" or lens.head.regression:
+            raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is {head_name(lens)}")
+        for job in jobs:
+            if not isinstance(job.facts, Random):
+                need_classes(job.name, job.facts.class_specific, False)
+
+
+def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
+    """Raises Undefined where a method, or the method that a measure compares with, explains an answer and none is."""
+    names = [job.name for job in jobs if job.facts.class_specific]
+    if lens.head.task == "none" and names:
+        raise Undefined(
+            f"{', '.join(names)} {'explains' if len(names) == 1 else 'explain'} an answer, and this model has no head "
+            "that gives one: load it with its classification or language-model head, or take methods and a "
+            "reference= that need none (alti, globenc, hta_x_input ...)"
+        )
+
+
+def head_name(lens: Any) -> str:
+    """What the model's head is, in words."""
+    if lens.head.regression:
+        return "a regression head"
+    return "a model without a head" if lens.head.task == "none" else f"a {lens.head.task} head"

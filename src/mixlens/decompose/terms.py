@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.capture.attention import Call, blocks, repeat_heads
+from mixlens.decompose.fused import fused_distances
 from mixlens.decompose.scratch import scratch
 
 ROW_BYTES = 8 << 20  # attention weights held at a time
@@ -186,31 +187,23 @@ class Terms:
         return gram.view(batch, n, count, count)
 
     def distances(self, y: Float[Tensor, "batch query dim"], p: int) -> Float[Tensor, "batch query key"]:
-        """||term_ij - y_i||_p, p = 1 or 2, one cache-sized block of vectors at a time (ALTI)."""
-        batch, _, n, dim = self.shape
+        """||term_ij - y_i||_p, p = 1 or 2, a vector at a time or a cache-sized block of them (ALTI)."""
+        batch, heads, n, dim = self.shape
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm
         out, own = y.new_empty(batch, n, self.queries), []  # out: batch, key, query
+        single = y.dtype == self.values.dtype == torch.float32 and y.device.type == "cpu"
+        fused = fused_distances(heads, dim, p) if single else None
         for keys, vectors in self.keys():
-            sums = vectors.sum(-1, keepdim=True) if p == 1 else None
-            for outer, alpha in self.rows():
+            for rows, alpha in self.rows():
                 if keys.start == 0:
-                    own.append(self._diagonal(alpha, outer))
-                for texts, inner, step in self._tiles(outer, keys):
-                    a = _heads_last(alpha[texts, :, inner, keys]).contiguous()
-                    rows = slice(outer.start + inner.start, outer.start + inner.stop)
-                    there, to = out[texts, keys, rows], target[texts, None, rows]
-                    for part in blocks(a.shape[1], step):
-                        t = scratch("terms", (*a[:, part].shape[:3], dim), y)
-                        # two steps, since one `baddbmm` takes twice as long
-                        torch.bmm(a[:, part].flatten(0, 1), vectors[texts, part].flatten(0, 1), out=t.flatten(0, 1))
-                        if p == 1:  # |t - y| = 2 max(t, y) - t - y: two passes over the vectors instead of three
-                            torch.sum(torch.maximum(t, to, out=t), -1, out=there[:, part])
-                        else:
-                            torch.linalg.vector_norm(t.sub_(to), dim=-1, out=there[:, part])
-                    if sums is not None:
-                        there.mul_(2).sub_((a @ sums[texts]).squeeze(-1)).sub_(to.sum(-1))
-        if p == 1:
-            out.clamp_min_(0)  # rounding
+                    own.append(self._diagonal(alpha, rows))
+                a, there = _heads_last(alpha[..., keys]), out[:, keys, rows]
+                if fused is None:
+                    self._distances(a, vectors, target[:, rows], p, there)
+                else:
+                    fused(a, vectors, target[:, rows], there)
+        if fused is not None and p == 2:
+            out.sqrt_()
         out = out.transpose(1, 2)
         if self.scale is not None:
             out = out * self.scale[..., None]
@@ -219,18 +212,36 @@ class Terms:
             self._put_diagonal(out, off)
         return out
 
-    def _tiles(self, rows: slice, keys: slice) -> Iterator[tuple[slice, slice, int]]:
-        """`(texts, rows, number of keys)`, each small enough that its vectors stay in the caches; rows from 0 on."""
+    def _distances(self, a: Tensor, vectors: Tensor, target: Tensor, p: int, out: Tensor) -> None:
+        """||sum_h a_h w^h - target||_p into `out` (batch, key, row), by products and passes that stay in the caches."""
+        sums = vectors.sum(-1, keepdim=True) if p == 1 else None
+        for texts, rows, step in self._tiles(a.shape[2], a.shape[1]):
+            some, there, to = a[texts, :, rows].contiguous(), out[texts, :, rows], target[texts, None, rows]
+            for part in blocks(a.shape[1], step):
+                t = scratch("terms", (*some[:, part].shape[:3], target.shape[-1]), target)
+                # two steps, since one `baddbmm` takes twice as long
+                torch.bmm(some[:, part].flatten(0, 1), vectors[texts, part].flatten(0, 1), out=t.flatten(0, 1))
+                if p == 1:  # |t - y| = 2 max(t, y) - t - y: two passes over the vectors instead of three
+                    torch.sum(torch.maximum(t, to, out=t), -1, out=there[:, part])
+                else:
+                    torch.linalg.vector_norm(t.sub_(to), dim=-1, out=there[:, part])
+            if sums is not None:
+                there.mul_(2).sub_((some @ sums[texts]).squeeze(-1)).sub_(to.sum(-1))
+        if p == 1:
+            out.clamp_min_(0)  # rounding
+
+    def _tiles(self, count: int, keys: int) -> Iterator[tuple[slice, slice, int]]:
+        """`(texts, rows of 'count', number of keys)`, each small enough that its vectors stay in the caches."""
         batch, _, _, dim = self.shape
         vectors = self._step(VECTOR_BYTES, TILE_BYTES) // (dim * self.values.element_size())
-        count, threads = rows.stop - rows.start, torch.get_num_threads()
+        threads = torch.get_num_threads()
         pieces = -(-count // max(1, vectors // (2 * threads)))  # so that a step has two keys a thread
         height = -(-count // pieces)
         width = max(1, vectors // height)
         width -= width % threads if width > threads else 0  # all threads alike
         for texts in blocks(batch, vectors // (height * width)):
-            for inner in blocks(count, height):
-                yield texts, inner, min(width, keys.stop - keys.start)
+            for rows in blocks(count, height):
+                yield texts, rows, min(width, keys)
 
     def _step(self, elsewhere: int, here: int | None = None) -> int:
         """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""

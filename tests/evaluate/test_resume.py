@@ -46,6 +46,25 @@ def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp
     assert ",2," in table  # the empty text and the one that is too long
 
 
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_texts_of_a_real_model() -> None:
+    """The embedded inference model, whole methods: no object and no memory is kept of a text, and a leak is seen."""
+    driver = Path(__file__).with_name("flat.py")
+    paths = os.pathsep.join([str(Path(mixlens.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(driver)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    grown = {}
+    for name in ("flat", "leak"):
+        _, second, *_, last = [line for line in lines if line["run"] == name]
+        assert last["texts"] - second["texts"] == 128
+        grown[name] = (last["mib"] - second["mib"], last["objects"] - second["objects"])
+    assert grown["flat"][0] < 3 and grown["flat"][1] < 128, lines  # less than 24 kB and an object a text
+    assert grown["leak"][1] > 4 * 128, lines
+
+
 def test_a_finished_run_computes_nothing(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
     monkeypatch.setattr(run, "records", None)

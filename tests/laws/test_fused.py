@@ -9,15 +9,24 @@ import torch
 
 import mixlens
 from mixlens.decompose import terms
-from mixlens.decompose.fused import fused_distances, source
+from mixlens.decompose.compiled import compiled, lanes
+from mixlens.decompose.fused import distances_source, fused_distances, fused_grams, grams_source
 from models import families
+
+CACHES = (lanes, fused_distances, fused_grams)
 
 
 @pytest.fixture(autouse=True)
 def _compiled_anew():
-    fused_distances.cache_clear()
+    for cached in CACHES:
+        cached.cache_clear()
     yield
-    fused_distances.cache_clear()
+    for cached in CACHES:
+        cached.cache_clear()
+
+
+def _none(*sizes: object) -> None:
+    return None
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -39,18 +48,33 @@ def test_the_loop_gives_the_definition(p, texts, keys, rows, heads, dim):
     assert ((out - expected).abs() <= 1e-6 * expected).all()
 
 
-@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize(("tokens", "heads", "dim"), [(1, 1, 16), (7, 4, 48), (40, 12, 768), (5, 9, 400)])
+def test_the_inner_products_are_those_of_float64(residual, tokens, heads, dim):
+    pytest.importorskip("llvmlite")
+    draw = torch.Generator().manual_seed(dim)
+    w, own = torch.randn(heads, tokens, dim, generator=draw), torch.randn(tokens, dim, generator=draw)
+    out = torch.empty(tokens, heads + residual, heads + residual, dtype=torch.float64)
+    fused_grams(heads, dim, residual)(w, own if residual else None, out)
+    each = torch.cat([w, own[None]] if residual else [w]).double().transpose(0, 1)
+    assert (out - each @ each.mT).abs().max() <= 1e-12 * dim
+    assert torch.equal(out, out.mT)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma2"])
-def test_alti_is_the_same_with_it_and_without(name, p, monkeypatch):
+@pytest.mark.parametrize(("method", "options"), [("alti", {"p": 1}), ("alti", {"p": 2}), ("globenc", {}), ("norm", {})])
+def test_maps_are_the_same_with_it_and_without(name, method, options, monkeypatch):
     pytest.importorskip("llvmlite")
     lens, texts = families.lens(name, dtype=torch.float32), families.texts()
-    fused = lens.mixing(texts, "alti", p=p)
-    alone = [lens.mixing(text, "alti", p=p) for text in texts]
-    monkeypatch.setattr(terms, "fused_distances", lambda *sizes: None)
-    plain = lens.mixing(texts, "alti", p=p)
+    fused = lens.mixing(texts, method, **options)
+    alone = [lens.mixing(text, method, **options) for text in texts]
+    for loop in ("fused_distances", "fused_grams"):
+        monkeypatch.setattr(terms, loop, _none)
+    plain = lens.mixing(texts, method, **options)
     for one, single, other in zip(fused, alone, plain, strict=True):
-        assert (one.scores - single.scores).abs().max() <= 1e-6
-        assert (one.scores - other.scores).abs().max() <= 1e-5
+        size = other.scores.abs().max()
+        assert (one.scores - single.scores).abs().max() <= 1e-6 * size
+        assert (one.scores - other.scores).abs().max() <= 1e-5 * size
 
 
 def test_threads_change_no_number():
@@ -72,24 +96,35 @@ def test_without_the_compiler_torch_does_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     assert fused_distances(4, 32, 1) is None
+    assert fused_grams(4, 32, True) is None
     scores = families.lens("bert", dtype=torch.float32).mixing(families.text(), "alti").scores
     assert torch.isfinite(scores).all()
 
 
 def test_sizes_that_do_not_fit_are_left_to_torch():
-    assert fused_distances(4, 30, 1) is None  # no whole number of lanes
-    assert fused_distances(65, 64, 1) is None  # one long loop body
+    for loop, last in ((fused_distances, 1), (fused_grams, False)):
+        assert loop(4, 30, last) is None  # no whole number of registers
+        assert loop(65, 64, last) is None  # one long loop body
 
 
-@pytest.mark.parametrize(("lanes", "rows"), [(4, 4), (8, 4), (16, 8)])
-@pytest.mark.parametrize("p", [1, 2])
-def test_every_machine_s_loop_is_one(lanes, rows, p):
+def test_what_llvm_refuses_is_left_to_torch():
+    pytest.importorskip("llvmlite")
+    assert compiled("distances", "no such language", 4, 2) is None
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_every_machine_s_loops_are_valid(width):
     llvm = pytest.importorskip("llvmlite.binding")
-    module = llvm.parse_assembly(source(12, 768, p, lanes, rows))
-    module.verify()
-    assert [f.name for f in module.functions if not f.is_declaration] == ["distances"]
+    made = [distances_source(12, 768, p, width, rows) for p in (1, 2) for rows in (4, 8)]
+    made += [
+        grams_source(heads, 768, own, width // 2, tile) for heads in (1, 12) for own in (False, True) for tile in (3, 4)
+    ]
+    for text in made:
+        llvm.parse_assembly(text).verify()
 
 
 def test_double_precision_is_torch_s(monkeypatch):
-    monkeypatch.setattr(terms, "fused_distances", lambda *sizes: pytest.fail("float64 in a float32 loop"))
-    assert isinstance(families.lens("bert").mixing(families.text(), "alti"), mixlens.LayerMaps)
+    for loop in ("fused_distances", "fused_grams"):
+        monkeypatch.setattr(terms, loop, lambda *sizes: pytest.fail("float64 in a float32 loop"))
+    for method in ("alti", "globenc"):
+        assert isinstance(families.lens("bert").mixing(families.text(), method), mixlens.LayerMaps)

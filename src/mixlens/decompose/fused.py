@@ -1,51 +1,42 @@
-"""Distances to the terms as one fused loop, compiled on the fly where `llvmlite` is installed (`mixlens[fast]`).
+"""Two sums over the terms' vectors as one loop each: distances (ALTI), and inner products of head vectors.
 
 torch makes every one of n^2 vectors, compares it and sums it in three passes; here a vector lives in registers only.
-Float32 on a CPU; whatever cannot be compiled goes torch's way, which gives the same to rounding.
+Head vectors become float64 on their way into the sum instead of being copied first. Float32 on a CPU, where it can be
+compiled (`compiled.py`); whatever cannot goes torch's way, which gives the same to rounding.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from mixlens.capture.attention import blocks
+from mixlens.decompose.compiled import Loops, compiled, in_threads, lanes
+
 BLOCK = 384  # dimensions at a time: with more, one key's head vectors leave the innermost cache
-LLVM = 20  # before, pointers are written another way, and LLVM starts another way
 ALONE = 1 << 18  # numbers that one thread makes faster than others wake up
-LOOPS = ("key", "block", "row", "dim")
+MOST = 48  # heads: a loop's body grows with them
 
 Distances = Callable[[Tensor, Tensor, Tensor, Tensor], None]
+Grams = Callable[[Tensor, "Tensor | None", Tensor], None]
 
 
 @cache
 def fused_distances(heads: int, dim: int, p: int) -> Distances | None:
     """`(a, w, y, out)`: out[t,j,i] = ||sum_h a[t,j,i,h] w[t,j,h] - y[t,i]||_p^p; None where it cannot be compiled.
 
-    a (text, key, row, head), w (text, key, head, dim) and y (text, row, dim) float32 on a CPU, contiguous; out (text,
-    key, row) in any layout.
+    a (text, key, row, head), w (text, key, head, dim), y (text, row, dim) and out (text, key, row) float32 on a CPU.
     """
-    try:
-        import llvmlite.binding as llvm
-    except ImportError:
+    width = lanes()
+    if not width or dim % width or heads > MOST:
         return None
-    if llvm.llvm_version_info[0] < LLVM:
+    rows = 8 if width == 16 else 4
+    function = compiled("distances", distances_source(heads, dim, p, width, rows), 4, 2)
+    if function is None:
         return None
-    features = llvm.get_host_cpu_features()
-    lanes, rows = (16, 8) if features.get("avx512f") else (8, 4) if features.get("avx2") else (4, 4)
-    if dim % lanes or heads > 64:
-        return None
-    try:
-        engine = _compiled(llvm, source(heads, dim, p, lanes, rows))
-    except RuntimeError:  # an LLVM that reads another dialect, a machine that it cannot generate code for
-        return None
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
-    function = kind(engine.get_function_address("distances"))
 
     def run(a: Tensor, w: Tensor, y: Tensor, out: Tensor) -> None:
         texts, keys, count, _ = a.shape
@@ -55,133 +46,140 @@ def fused_distances(heads: int, dim: int, p: int) -> Distances | None:
         a, w, y = a.contiguous(), w.contiguous(), y.contiguous()
         made = torch.zeros(texts, keys, count + short)
 
-        def some(text: int, start: int, stop: int) -> None:
-            tensors = a[text, start], w[text, start], y[text], made[text, start]
-            function(*(t.data_ptr() for t in tensors), stop - start, count + short)
+        def some(text: int, part: slice) -> None:
+            tensors = a[text, part], w[text, part], y[text], made[text, part]
+            function(*(t.data_ptr() for t in tensors), part.stop - part.start, count + short)
 
         threads = torch.get_num_threads() if made.numel() * dim > ALONE else 1
-        step = -(-keys // -(-threads // texts))
-        work = [(text, start, min(keys, start + step)) for text in range(texts) for start in range(0, keys, step)]
-        # ctypes lets go of the interpreter's lock
-        each = map if threads == 1 else _pool(threads).map
-        for _ in each(some, *zip(*work, strict=True)):
-            pass
+        parts = list(blocks(keys, -(-keys // -(-threads // texts))))
+        in_threads([(text, part) for text in range(texts) for part in parts], some, threads)
         out.copy_(made[..., :count])
 
-    run.engine = engine  # type: ignore[attr-defined]  # the code lives as long as this
     return run
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "mixlens")
+def fused_grams(heads: int, dim: int, residual: bool) -> Grams | None:
+    """`(w, own, out)`: inner products of a token's head vectors and, last, its residual; None: not compiled.
+
+    w (head, token, dim) and own (token, dim) or None float32 on a CPU, contiguous; out (token, vector, vector) float64.
+    """
+    width = lanes() // 2
+    if not width or dim % width or heads > MOST:
+        return None
+    function = compiled("grams", grams_source(heads, dim, residual, width, 4 if width == 8 else 3), 3, 2)
+    if function is None:
+        return None
+
+    def run(w: Tensor, own: Tensor | None, out: Tensor) -> None:
+        tokens = w.shape[1]
+        assert w.is_contiguous()
+        assert out.is_contiguous()
+        assert own is None or own.is_contiguous()
+
+        def some(part: slice) -> None:
+            residuals = 0 if own is None else own[part].data_ptr()
+            function(w[:, part].data_ptr(), residuals, out[part].data_ptr(), part.stop - part.start, tokens * dim)
+
+        threads = torch.get_num_threads() if w.numel() > ALONE else 1
+        in_threads([(part,) for part in blocks(tokens, -(-tokens // threads))], some, threads)
+
+    return run
 
 
-def _compiled(llvm: Any, text: str) -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    # Without this, LLVM halves the vectors on machines whose clock once fell at full width.
-    features = llvm.get_host_cpu_features()
-    flags = features.flatten() + (",-prefer-256-bit" if features.get("avx512f") else "")
-    target = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=flags, opt=3, jit=True
-    )
-    module = llvm.parse_assembly(text)
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, target)
-    engine.finalize_object()
-    return engine
-
-
-def source(heads: int, dim: int, p: int, lanes: int, rows: int) -> str:
-    """The loop in LLVM's own language: for each key, block of dimensions, and `rows` rows at a time."""
-    block = next(size for size in range(min(BLOCK, dim), 0, -1) if dim % size == 0 and size % lanes == 0)
-    v, f = f"<{lanes} x float>", f"v{lanes}f32"
-    each, tops = range(rows), {"key": "%keys", "block": str(dim // block), "row": "%rows", "dim": str(block)}
-    steps = {"key": 1, "block": 1, "row": rows, "dim": lanes}
-    out: list[str] = []
-
-    def put(line: str) -> None:
-        out.append("  " + line)
-
-    def address(name: str, base: str, index: str) -> None:
-        put(f"%{name} = getelementptr float, ptr {base}, i64 {index}")
-
-    def product(name: str, *factors: str | int) -> None:
-        put(f"%{name}.0 = add i64 0, {factors[0]}")
-        for k, factor in enumerate(factors[1:], 1):
-            put(f"%{name}.{k} = mul i64 %{name}.{k - 1}, {factor}")
-        put(f"%{name} = add i64 0, %{name}.{len(factors) - 1}")
-
-    def head(loop: str, before: str, sums: bool = False) -> None:
-        put(f"br label %{loop}")
-        out.append(f"{loop}:")
-        put(f"%{loop}.i = phi i64 [0, %{before}], [%{loop}.next, %{loop}.end]")
-        for r in each if sums else ():
-            put(f"%sum{r} = phi {v} [zeroinitializer, %{before}], [%more{r}, %{loop}.end]")
-
-    def tail(loop: str) -> None:
-        put(f"br label %{loop}.end")
-        out.append(f"{loop}.end:")
-        put(f"%{loop}.next = add nuw nsw i64 %{loop}.i, {steps[loop]}")
-        put(f"%{loop}.on = icmp slt i64 %{loop}.next, {tops[loop]}")
-        put(f"br i1 %{loop}.on, label %{loop}, label %{loop}.over")
-        out.append(f"{loop}.over:")
-
-    def splat(name: str, pointer: str) -> None:
-        put(f"%{name}.s = load float, ptr {pointer}, align 4")
-        put(f"%{name}.1 = insertelement {v} poison, float %{name}.s, i64 0")
-        put(f"%{name} = shufflevector {v} %{name}.1, {v} poison, <{lanes} x i32> zeroinitializer")
-
-    out.append("define void @distances(ptr noalias %a, ptr noalias %w, ptr noalias %y, ptr noalias %out, i64 %keys, "
-               "i64 %rows) {\nstart:")  # fmt: skip
-    head("key", "start")
-    product("key.w", "%key.i", heads * dim)
-    product("key.out", "%key.i", "%rows")
-    head("block", "key")
-    product("block.d", "%block.i", block)
-    head("row", "block")
-    put("%pair = add i64 %key.out, %row.i")
-    product("pair.a", "%pair", heads)
-    address("a.row", "%a", "%pair.a")
-    address("o.row", "%out", "%pair")
-    product("row.y", "%row.i", dim)
-    head("dim", "row", sums=True)
-    put("%d = add i64 %block.d, %dim.i")
-    put("%at.w = add i64 %key.w, %d")
-    put("%at.y = add i64 %row.y, %d")
-    address("w.d", "%w", "%at.w")
-    address("y.d", "%y", "%at.y")
+def distances_source(heads: int, dim: int, p: int, width: int, rows: int) -> str:
+    """For each key, block of dimensions, and `rows` rows at a time: one vector of `width` numbers after the other."""
+    block = next(size for size in range(min(BLOCK, dim), 0, -1) if dim % size == 0 and size % width == 0)
+    v, f, each = f"<{width} x float>", f"v{width}f32", range(rows)
+    code = Loops()
+    put, at = code.put, code.at
+    code.begin("key")
+    at("key.w", "%w", "%key.i", heads * dim)
+    at("key.a", "%a", "%key.i", "%rows", heads)
+    at("key.out", "%out", "%key.i", "%rows")
+    code.begin("block")
+    at("block.w", "%key.w", "%block.i", block)
+    at("block.y", "%y", "%block.i", block)
+    code.begin("row")
+    at("row.a", "%key.a", "%row.i", heads)
+    at("row.y", "%block.y", "%row.i", dim)
+    code.begin("d", [f"sum{r}" for r in each], v)
+    at("d.w", "%block.w", "%d.i")
+    at("d.y", "%row.y", "%d.i")
     for r in each:
-        address(f"y.d{r}", "%y.d", str(r * dim))
-        put(f"%to{r} = load {v}, ptr %y.d{r}, align 4")
+        at(f"y{r}", "%d.y", r * dim)
+        put(f"%to{r} = load {v}, ptr %y{r}, align 4")
         put(f"%t{r}.0 = fneg {v} %to{r}")
     for h in range(heads):
-        address(f"w.{h}", "%w.d", str(h * dim))
-        put(f"%w{h} = load {v}, ptr %w.{h}, align 4")
+        at(f"w{h}", "%d.w", h * dim)
+        put(f"%vector{h} = load {v}, ptr %w{h}, align 4")
         for r in each:
-            address(f"a.{r}.{h}", "%a.row", str(r * heads + h))
-            splat(f"a{r}.{h}", f"%a.{r}.{h}")
-            put(f"%t{r}.{h + 1} = call {v} @llvm.fma.{f}({v} %a{r}.{h}, {v} %w{h}, {v} %t{r}.{h})")
+            name = f"a{r}.{h}"
+            at(name, "%row.a", r * heads + h)
+            put(f"%{name}.one = load float, ptr %{name}, align 4")
+            put(f"%{name}.first = insertelement {v} poison, float %{name}.one, i64 0")
+            put(f"%{name}.all = shufflevector {v} %{name}.first, {v} poison, <{width} x i32> zeroinitializer")
+            put(f"%t{r}.{h + 1} = call {v} @llvm.fma.{f}({v} %{name}.all, {v} %vector{h}, {v} %t{r}.{h})")
     for r in each:
         t = f"%t{r}.{heads}"
         if p == 1:
             put(f"%abs{r} = call {v} @llvm.fabs.{f}({v} {t})")
-            put(f"%more{r} = fadd {v} %sum{r}, %abs{r}")
+            put(f"%sum{r}.more = fadd {v} %sum{r}, %abs{r}")
         else:
-            put(f"%more{r} = call {v} @llvm.fma.{f}({v} {t}, {v} {t}, {v} %sum{r})")
-    tail("dim")
+            put(f"%sum{r}.more = call {v} @llvm.fma.{f}({v} {t}, {v} {t}, {v} %sum{r})")
+    code.end("d", block, width)
+    at("row.out", "%key.out", "%row.i")
     for r in each:
-        put(f"%all{r} = call reassoc float @llvm.vector.reduce.fadd.{f}(float 0.0, {v} %more{r})")
-        address(f"o.{r}", "%o.row", str(r))
-        put(f"%was{r} = load float, ptr %o.{r}, align 4")
+        put(f"%all{r} = call reassoc float @llvm.vector.reduce.fadd.{f}(float 0.0, {v} %sum{r}.more)")
+        at(f"out{r}", "%row.out", r)
+        put(f"%was{r} = load float, ptr %out{r}, align 4")
         put(f"%now{r} = fadd float %was{r}, %all{r}")
-        put(f"store float %now{r}, ptr %o.{r}, align 4")
-    for loop in reversed(LOOPS[:-1]):
-        tail(loop)
-    put("ret void")
-    out.append("}")
-    out.append(f"declare {v} @llvm.fma.{f}({v}, {v}, {v})")
-    out.append(f"declare {v} @llvm.fabs.{f}({v})")
-    out.append(f"declare float @llvm.vector.reduce.fadd.{f}(float, {v})")
-    return "\n".join(out)
+        put(f"store float %now{r}, ptr %out{r}, align 4")
+    code.end("row", "%rows", rows)
+    code.end("block", dim // block)
+    code.end("key", "%keys")
+    return code.text("distances", ("a", "w", "y", "out"), ("keys", "rows"), _used(width, "float", "f32"))
+
+
+def grams_source(heads: int, dim: int, residual: bool, width: int, tile: int) -> str:
+    """For each token and each square of `tile` by `tile` pairs of vectors: one pass over the dimensions."""
+    count = heads + residual
+    v, f = f"<{width} x double>", f"v{width}f64"
+    code = Loops()
+    put, at = code.put, code.at
+    code.begin("token")
+    at("token.w", "%w", "%token.i", dim)
+    at("token.own", "%own", "%token.i", dim)
+    at("token.out", "%out", "%token.i", count * count, kind="double")
+    for k in range(heads):
+        at(f"vector{k}", "%token.w", "%stride", k)
+    for square, (rows, columns) in enumerate(
+        (r, c) for r in blocks(count, tile) for c in blocks(count, tile) if r.start <= c.start
+    ):
+        pairs = [(a, b) for a in range(rows.start, rows.stop) for b in range(columns.start, columns.stop) if a <= b]
+        loop = f"d{square}"
+        code.begin(loop, [f"g{a}.{b}" for a, b in pairs], v)
+        for k in sorted({k for pair in pairs for k in pair}):
+            at(f"{loop}.at{k}", "%token.own" if k == heads else f"%vector{k}", f"%{loop}.i")
+            put(f"%{loop}.single{k} = load <{width} x float>, ptr %{loop}.at{k}, align 4")
+            put(f"%{loop}.w{k} = fpext <{width} x float> %{loop}.single{k} to {v}")
+        for a, b in pairs:
+            put(f"%g{a}.{b}.more = call {v} @llvm.fma.{f}({v} %{loop}.w{a}, {v} %{loop}.w{b}, {v} %g{a}.{b})")
+        code.end(loop, dim, width)
+        for a, b in pairs:
+            put(f"%all{a}.{b} = call reassoc double @llvm.vector.reduce.fadd.{f}(double 0.0, {v} %g{a}.{b}.more)")
+            for one, other in {(a, b), (b, a)}:
+                at(f"out{one}.{other}", "%token.out", one * count + other, kind="double")
+                put(f"store double %all{a}.{b}, ptr %out{one}.{other}, align 8")
+    code.end("token", "%tokens")
+    return code.text("grams", ("w", "own", "out"), ("tokens", "stride"), _used(width, "double", "f64"))
+
+
+def _used(width: int, kind: str, short: str) -> list[str]:
+    """The declarations of LLVM's own functions."""
+    v, f = f"<{width} x {kind}>", f"v{width}{short}"
+    return [
+        f"declare {v} @llvm.fma.{f}({v}, {v}, {v})",
+        f"declare {v} @llvm.fabs.{f}({v})",
+        f"declare {kind} @llvm.vector.reduce.fadd.{f}({kind}, {v})",
+    ]

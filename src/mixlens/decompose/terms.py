@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.capture.attention import Call, blocks, repeat_heads
-from mixlens.decompose.fused import fused_distances
+from mixlens.decompose.fused import fused_distances, fused_grams
 from mixlens.decompose.scratch import scratch
 
 ROW_BYTES = 8 << 20  # attention weights held at a time
@@ -177,12 +177,19 @@ class Terms:
         wide = torch.float64 if self.values.device.type != "mps" else torch.float32
         gram = torch.empty(batch * n, count, count, dtype=wide, device=self.values.device)
         v = repeat_heads(self.values, self.call.groups).transpose(0, 1).reshape(heads, batch * n, -1)  # texts in a row
+        fused = fused_grams(heads, dim, residual is not None) if self._single() else None
         for keys in blocks(batch * n, self._step(VECTOR_BYTES, TILE_BYTES) // (count * dim * gram.itemsize)):
+            some = scratch("some vectors", (heads, keys.stop - keys.start, dim), v)
+            torch.bmm(v[:, keys], self.projection, out=some)
+            own = None if residual is None else residual.flatten(0, 1)[keys]
+            if fused is not None:
+                fused(some, own, gram[keys])
+                continue
             # With the vectors innermost the small products run at three times the speed of the other order.
             w = scratch("all vectors", (keys.stop - keys.start, dim, count), gram)
-            w[..., :heads] = torch.bmm(v[:, keys], self.projection).permute(1, 2, 0)
-            if residual is not None:
-                w[..., heads] = residual.flatten(0, 1)[keys]
+            w[..., :heads] = some.permute(1, 2, 0)
+            if own is not None:
+                w[..., heads] = own
             torch.bmm(w.mT, w, out=gram[keys])
         return gram.view(batch, n, count, count)
 
@@ -191,8 +198,7 @@ class Terms:
         batch, heads, n, dim = self.shape
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm
         out, own = y.new_empty(batch, n, self.queries), []  # out: batch, key, query
-        single = y.dtype == self.values.dtype == torch.float32 and y.device.type == "cpu"
-        fused = fused_distances(heads, dim, p) if single else None
+        fused = fused_distances(heads, dim, p) if self._single() else None
         for keys, vectors in self.keys():
             for rows, alpha in self.rows():
                 if keys.start == 0:
@@ -242,6 +248,10 @@ class Terms:
         for texts in blocks(batch, vectors // (height * width)):
             for rows in blocks(count, height):
                 yield texts, rows, min(width, keys)
+
+    def _single(self) -> bool:
+        """Whether the numbers are such as `decompose/fused.py` takes."""
+        return self.values.dtype == torch.float32 and self.values.device.type == "cpu"
 
     def _step(self, elsewhere: int, here: int | None = None) -> int:
         """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""

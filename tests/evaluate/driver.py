@@ -27,7 +27,9 @@ run.WINDOW, run.CHUNK = 20, 6  # several of both
 
 
 def evaluate(lens: mixlens.Lens, folder: Path, progress: object = None) -> None:
-    mixlens.evaluate(lens, iter(TEXTS), ["alti"], ["spearman", "aopc"], folder, resamples=20, progress=progress)
+    mixlens.evaluate(
+        lens, iter(TEXTS), ["alti"], ["spearman", "aopc", "anisotropy"], folder, resamples=20, progress=progress
+    )
 
 
 def in_child(work: object, seconds: float | None = None) -> int:
@@ -113,7 +115,10 @@ def main(model: str, folder: Path) -> None:
         in_child(lambda: evaluate(lens, out), seconds)
     for name in ("undisturbed", *deaths, "from outside"):
         assert in_child(lambda name=name: evaluate(lens, folder / name)) == 0
-        files = [(folder / name / file).read_bytes() for file in ("table.csv", "results.jsonl", "values.npy")]
+        files = [
+            (folder / name / file).read_bytes()
+            for file in ("table.csv", "results.jsonl", "values.npy", "vectors-0.npy")
+        ]
         print(name.replace(" ", "_"), *(hashlib.sha256(data).hexdigest() for data in files))
     read, write = os.pipe()
     assert in_child(lambda: os.write(write, str(-grown(lens)).encode())) == 0

@@ -40,7 +40,8 @@ HAND: dict[str, tuple[Callable[[], Case], float]] = {
     "log_odds": (lambda: case(curve=CURVE), (math.log(0.6 / 0.8) + math.log(0.4 / 0.8)) / 2),
     "comprehensiveness": (lambda: case(curve=CURVE), (0.2 + 0.4) / 2),
     "sufficiency": (lambda: case(curve=np.log([0.8, 0.9, 0.5])), (-0.1 + 0.3) / 2),
-    # orders 0 2 3 1 and 3 2 1 0; pairs of the first: (0 2)+ (0 3)+ (0 1)+ (2 3)+ (2 1)- (3 1)-; the other falls throughout: (2 - 4) / 6
+    # orders 0 2 3 1 and 3 2 1 0: of the pairs of the first, four rise, (2 1) and (3 1) fall; of the other all fall:
+    # two agree, (2 - 4) / 6
     "kendall_confidence": (lambda: case(others=(vector(1, 2, 3, 4),)), -1 / 3),
     # the two highest are tokens 0 and 2; the answer is 2 and 3; a count of the 20 highest: both
     "precision_at_k": (lambda: case(answer=marks(0, 0, 1, 1)), 2.0),

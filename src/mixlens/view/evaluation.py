@@ -138,7 +138,7 @@ def heading(found: Table) -> str:
     """What was evaluated, on what."""
     manifest = found.manifest
     facts = [
-        *([f"{len(found.methods)} methods"] if found.methods else []),
+        *([f"{len(found.methods)} method{'s' * (len(found.methods) > 1)}"] if found.methods else []),
         f"{found.array.shape[1]} texts of {manifest['data']['name']}",
         f"model {manifest['model']['name']}",
     ]

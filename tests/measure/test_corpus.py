@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from mixlens.errors import InputError, UnknownOption
-from mixlens.measure import measure
+from mixlens.measure import corpus, measure
 from mixlens.measure.corpus import anisotropy, unit_sum
-from mixlens.measure.probing import ENDS, _nats, _trained, block_ends, mdl_compression, online_code
+from mixlens.measure.probing import ENDS, _nats, _trained, block_ends, mdl_compression, mdl_spread, online_code
+from mixlens.measure.statistics import resampled
 
 
 def texts(seed: int = 0) -> list[np.ndarray]:
@@ -46,6 +47,29 @@ def test_anisotropy_of_a_draw():
     weights = np.array([2.0, 1.0, 1.0, 0.0])
     twice = [x for x in pairs([a, b]) + pairs([a, c]) for _ in range(2)] + pairs([b, c])
     assert anisotropy(*gathered(texts()), weights) == pytest.approx(np.mean(twice))
+
+
+def test_many_draws_at_once_are_each_draw(monkeypatch):
+    """Also where texts come in blocks; a draw of one text alone has no pair."""
+    monkeypatch.setattr(corpus, "_BLOCK", 3)
+    sums, counts = gathered(texts())
+    drawn = np.array([[1, 1, 1, 1], [2, 1, 1, 0], [0, 4, 0, 0], [0, 2, 0, 2]], dtype=np.float64)
+    together = corpus.anisotropy_draws(sums, counts, drawn)
+    np.testing.assert_allclose(together, [anisotropy(sums, counts, w) for w in drawn])
+    assert math.isnan(together[2])
+    spread = corpus.anisotropy_spread(sums, counts, resamples=200)
+    low, high = resampled(lambda w: anisotropy(sums, counts, w), 4, resamples=200)
+    assert (spread.low, spread.high) == pytest.approx((low, high)) and spread.n == 4
+
+
+def test_the_null_of_probing_is_permuted_labels():
+    vectors, labels = told(12)
+    spread = mdl_spread(vectors, labels, resamples=200)
+    mixed = labels[np.random.default_rng((0, 12)).permutation(12)]
+    assert (spread.value, spread.null) == (mdl_compression(vectors, labels), mdl_compression(vectors, mixed))
+    assert spread.low <= spread.value <= spread.high and 0 < spread.p_null <= 1
+    one = mdl_spread(vectors, np.zeros(12, dtype=int))
+    assert one.n == 0 and math.isnan(one.value) and math.isnan(one.p_null)
 
 
 def test_anisotropy_at_its_ends():

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixlens.evaluation import Table
 from mixlens.measure.probing import mdl_compression
-from mixlens.measure.statistics import permutation
+from mixlens.measure.statistics import Correlation, permutation
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
 from mixlens.reproduce.study import Joined, Row, Study
 
@@ -125,14 +125,13 @@ def table2(study: Study) -> Findings:
         zip(_NAMES, (-0.02, 0.08, 0.56, -0.24, 0.17, -0.12, -0.12, -0.99, -0.77, -1.00, 0.64), strict=True)
     )
     values: dict[tuple[str, str], Values | Number] = {}
-    evidence = {}
+    found = {}
     for name in _NAMES:
         if name == "Rand":
             continue
         dots = np.array([float(np.nanmean(table.values("cue_dot", name, int(k) - 1))) for k in layers])
-        found = permutation(dots, codes, statistic="spearman")
-        values[name, "rho"] = Number(found.value, n=found.n)
-        evidence[name] = f"rho {found.value:+.2f}, exact permutation p = {found.p:.3f} over {found.n} layers"
+        found[name] = permutation(dots, codes, statistic="spearman")
+        values[name, "rho"] = Number(found[name].value, n=found[name].n)
     shown = tuple(n for n in _NAMES if n != "Rand")
     panel = Panel(
         "Spearman of compression and cue alignment (dot product) over layers",
@@ -141,30 +140,23 @@ def table2(study: Study) -> Findings:
         values,
         {(n, "rho"): published[n] for n in shown},
     )
-    zeroing, gradient = values["Value Zeroing", "rho"], values["GradXinput", "rho"]
-    assert isinstance(zeroing, Number) and isinstance(gradient, Number)
-    claims = (
+    claims = tuple(
         Claim(
-            "Value Zeroing's alignment correlates positively with probing",
-            _sign(zeroing.mean, evidence["Value Zeroing"]),
-            evidence["Value Zeroing"],
-        ),
-        Claim(
-            "Gradient x input's alignment correlates negatively",
-            _sign(-gradient.mean, evidence["GradXinput"]),
-            evidence["GradXinput"],
-        ),
+            f"{what} alignment correlates {'positively with probing' if sign > 0 else 'negatively'}",
+            "undecided" if not found[name].p <= 0.05 else "holds" if sign * found[name].value > 0 else "reversed",
+            _in_words(found[name]),
+        )
+        for name, what, sign in (("Value Zeroing", "Value Zeroing's", 1), ("GradXinput", "Gradient x input's", -1))
     )
     notes = (
         "Six layers: nothing beyond the exact permutation p is claimed.",
-        *(f"{n}: {e}" for n, e in evidence.items()),
+        *(f"{name}: {_in_words(one)}" for name, one in found.items()),
     )
     return Findings((panel,), claims, notes)
 
 
-def _sign(value: float, evidence: str) -> Verdict:
-    p = float(evidence.split("p = ")[1].split()[0])
-    return "undecided" if p > 0.05 else "holds" if value > 0 else "reversed"
+def _in_words(found: Correlation) -> str:
+    return f"rho {found.value:+.2f}, exact permutation p = {found.p:.3f} over {found.n} layers"
 
 
 def table3(study: Study) -> Findings:

@@ -137,7 +137,7 @@ class Cost:
             "relevance": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
             "rows": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
         }
-        own["pair"] = own["path"] = 2 * own["backward"]
+        own["path"], own["pair"] = own["backward"], 2 * own["backward"]
         return self.layer_bytes(n) + own.get(self.needs, 0)
 
     def kept_bytes(self, n: int) -> int:
@@ -247,7 +247,9 @@ def within(
 
 def _plan(name: str, of: Cost, lengths: Sequence[int], budget: int, batch_size: int) -> Plan:
     longest, kept = max(lengths), _kept(of, lengths)
-    size = max(1, min(batch_size, len(lengths), _most(of, longest, budget - kept)))
+    # Some methods run many points of a way, or changed texts, for each text.
+    runs = len(lengths) * {"path": of.steps, "occlusion": longest}.get(of.needs, 1)
+    size = max(1, min(batch_size, runs, _most(of, longest, budget - kept)))
     peak = of.fixed_bytes(longest) + kept + size * of.batch_bytes(longest)
     time = COST["decompose" if of.needs == "full" else of.needs]
     return Plan(name, len(lengths), longest, time, of.passes(longest), size, peak, budget)

@@ -61,19 +61,21 @@ def through(
     layers = layer_count(model, spec)
     for done, total, members, inputs in groups(model, texts, batch_size, pad, head=answers is not None):
         here = [out[i] for i in members]
+        masks: list[Tensor] = []  # the last layer's
         held: list[tuple[Tensor, bool]] = []  # where a device works ahead: it is not waited for after every layer
 
         def on_layer(
             seen: LayerPass,
             here: list[TextPass] = here,
             members: list[int] = members,
+            masks: list[Tensor] = masks,
             held: list[tuple[Tensor, bool]] = held,
             before: int = done - 1,
             total: int = total,
         ) -> None:
             if on_block is not None:
                 rows = None if wanted is None else _rows([wanted(i, seen.index) for i in members], seen.x)
-                scores = _keep(Block(spec, seen), on_block, here, rows)
+                scores = _keep(Block(spec, seen), on_block, here, masks, rows)
                 held.append((scores, rows is not None))
                 if scores.device.type == "cpu":
                     _hand_out(held.pop()[0], here, square, rows is not None)
@@ -100,10 +102,18 @@ def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
     return None if None in each else torch.tensor(each, device=like.device)
 
 
-def _keep(block: Block, on_block: OnBlock, here: Sequence[TextPass], rows: Tensor | None = None) -> Tensor:
+def _keep(
+    block: Block, on_block: OnBlock, here: Sequence[TextPass], masks: list[Tensor], rows: Tensor | None = None
+) -> Tensor:
     """A layer's tensor of the whole batch, still where it was made; the sight of each text is put down."""
-    visible = block.call.visible()
     scores = on_block(block if rows is None else block.only(rows))
+    mask = block.call.mask
+    if mask is not None and masks and masks[-1] is mask:  # most layers share one, and looking at it takes its time
+        for one in here:
+            one.sights.append(one.sights[-1])
+        return scores
+    masks[:] = [] if mask is None else [mask]
+    visible = block.call.visible()
     visible = None if visible is None else visible.cpu()
     for b, one in enumerate(here):
         one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], len(one.tokens)))

@@ -1,11 +1,12 @@
 """What a call costs, as ratios to the model's own forward pass in the same run.
 
     python -m benchmarks [--runs 9] [--only globenc,throughput] [--json FILE] [--compare OLD.json [NEW.json]]
-    python -m benchmarks --lengths [--json FILE]
+    python -m benchmarks --lengths --depths [--runs 4] [--json FILE] [--plot FILE.png]
     python -m benchmarks --methods globenc,alti [--tokens 128] [--shape bert-base] [--no-naive] [--json FILE]
 
 The first prints the table of `table.py` with the limits; `--compare` holds it (or NEW.json) against an earlier run. The
-second: cost against length. The third: mixing methods one by one, with the authors' way (`naive.py`) beside them.
+second: cost against length, and against depth. The third: mixing methods one by one, with the authors' way (`naive.py`)
+beside them.
 Whole calls, capture included, random weights, float32, one text, against the model as a user loads it (sdpa, no_grad).
 Calls take turns; the ratio is that of the minima.
 """
@@ -18,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import growth
 import naive
 import table
 import torch
@@ -46,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--methods", help=f"mixing methods, with +rollout or without; 'all': {','.join(METHODS)}")
     parser.add_argument("--only", help="rows of the table")
     parser.add_argument("--lengths", action="store_true", help="cost against length, 16 to 512 tokens")
+    parser.add_argument("--depths", action="store_true", help="cost against depth, 1 to 12 layers, 64 tokens")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of --lengths and --depths")
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-naive", action="store_true", help="leave out the authors' way")
@@ -68,11 +72,13 @@ def main(argv: list[str] | None = None) -> int:
 def _table(asked: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {**measure.machine(), "mixlens": mixlens.__version__, "runs": asked.runs}
     print(", ".join(f"{k} {v}" for k, v in found.items()), flush=True)
-    if asked.lengths:
-        return found | {
-            "rows": [],
-            "lengths": table.lengths(["forward", *METHODS[:1], *METHODS[2:]], min(asked.runs, 4)),
-        }
+    if asked.lengths or asked.depths:
+        runs = min(asked.runs, 4)
+        found |= {"rows": [], "lengths": growth.lengths(runs) if asked.lengths else []}
+        found |= {"depths": growth.depths(runs) if asked.depths else []}
+        if asked.plot:
+            growth.plot(found, asked.plot)
+        return found
     return found | {"rows": table.measured(asked.runs, asked.only)}
 
 

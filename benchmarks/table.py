@@ -118,38 +118,6 @@ def throughput(count: int = TEXTS, batch: int = 32) -> dict[str, Any]:
     return row | found | {"met": found["ratio"] >= 0.6}
 
 
-def lengths(
-    methods: list[str], runs: int, sizes: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
-) -> list[dict[str, Any]]:
-    """Seconds at each length, and the exponent of the last doublings: time ~ tokens ** exponent."""
-    lens = mixlens.load(bert(False))
-    print(f"{'seconds at tokens':20}" + "".join(f"{n:>9}" for n in sizes) + f"{'exponent':>10}")
-    out = []
-    for method in methods:
-        taken, wide = [], [n for n in sizes if method != "value_zeroing" or n <= 128]
-        for n in wide:
-            ids = random_text(n)
-            call = (
-                (lambda ids=ids, method=method: lens.mixing(ids, method)) if method != "forward" else _pass(lens, ids)
-            )
-            taken.append(min(t[0] for t in measure.times({"call": call}, runs if n < 256 else 2)["call"]))
-        logs = torch.tensor([wide, taken], dtype=torch.float64).log()[:, -3:]
-        centred = logs - logs.mean(1, keepdim=True)
-        exponent = float((centred[0] * centred[1]).sum() / centred[0].square().sum())
-        out.append({"method": method, "tokens": wide, "seconds": taken, "exponent": exponent})
-        cells = "".join(f"{t:9.3f}" for t in taken) + " " * 9 * (len(sizes) - len(wide))
-        print(f"{method:20}{cells}{exponent:10.2f}", flush=True)
-    return out
-
-
-def _pass(lens: Any, ids: list[int]) -> measure.Call:
-    def run() -> Any:
-        with torch.no_grad():
-            return lens.model(input_ids=torch.tensor([ids]))
-
-    return run
-
-
 def line(row: dict[str, Any]) -> str:
     what = f"{row['name']} {row['tokens']}" + (f" x {row['texts']}" if "texts" in row else "")
     floor = f"; floor {row['floor']:.1f}, {row['ratio'] / row['floor']:.2f} times it" if "floor" in row else ""

@@ -164,6 +164,16 @@ def test_rows_that_changed_while_it_was_down(
         mixlens.evaluate(lens, iter([*TEXTS[:3], "good"]), out=tmp_path / "run", **HOW)
 
 
+@pytest.mark.parametrize(("method", "sizes"), [("integrated_gradients", [8, 4]), ("grad_l2", [12])])
+def test_a_kill_loses_little_where_texts_take_long(
+    method: str, sizes: list[int], lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, seen = run.records, []
+    monkeypatch.setattr(run, "records", lambda how, some, tick: (seen.append(len(some)), made(how, some, tick))[1])
+    mixlens.evaluate(lens, ["good", "bad", "a deep film"] * 4, [method], ["special_rank"])
+    assert seen == sizes
+
+
 def test_one_process_at_a_time(lens: mixlens.Lens, tmp_path: Path) -> None:
     def data() -> Iterator[str]:
         with pytest.raises(ResultFileError, match="another process is writing"):

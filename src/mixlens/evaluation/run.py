@@ -1,8 +1,9 @@
 """`mixlens.evaluate`: methods by measures over a data set, in a run that goes on where it was killed.
 
-Rows are read in windows of 1,024, sorted by length within, and evaluated in chunks of 64; windows and chunks depend on
-the data alone. A chunk's results are on the disk before the next begins. So a run that is killed and started again
-computes the very chunks that are missing, with the same batches, and ends with the same numbers to the last bit.
+Rows are read in windows of 1,024, sorted by length within, and evaluated in chunks of 64, or of 8 where a method makes
+hundreds of passes a text; windows and chunks depend on the data and the methods alone. A chunk's results are on the
+disk before the next begins. So a run that is killed and started again computes the very chunks that are missing, with
+the same batches, and ends with the same numbers to the last bit.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from mixlens.tasks import SAMPLE, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 
 WINDOW, CHUNK = 1024, 64
+SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
+_SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 _NO_COLUMN = "DataError: expected a column"
 END = -1  # the window of the mark that closes the run
@@ -160,6 +163,7 @@ def _run(
     end = next((mark for mark in log.marks if mark.window == END), None)
     sha, done = hashlib.sha256(), 0
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
+    size = min(CHUNK, SMALL) if any(job.facts.needs in _SECONDS for job in setting.plan.jobs.values()) else CHUNK
     report = progress or (lambda done, total: None)
     report(0, total)
     window = -1
@@ -176,15 +180,15 @@ def _run(
         good, bad = _read(setting.lens, some, kind, mask, truncate)
         if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
-        groups = [good[start : start + CHUNK] for start in range(0, len(good), CHUNK)] or [[]]
+        groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]
         for chunk, members in enumerate(groups):
-            size = len(members) + (len(bad) if chunk == 0 else 0)
+            count = len(members) + (len(bad) if chunk == 0 else 0)
             mark = Mark(window, chunk, chunk == len(groups) - 1, *now)
             if (window, chunk) not in closed:
-                found = records(setting, members, lambda share, at=done, n=size: report(at + int(share * n), total))  # type: ignore[misc]
+                found = records(setting, members, lambda share, at=done, n=count: report(at + int(share * n), total))  # type: ignore[misc]
                 log.append([*(bad if chunk == 0 else []), *found], mark)
                 _trim()
-            done += size
+            done += count
             report(done, total)
     if done == 0:
         raise DataError(f"expected at least one row of {rows.name}, got none")

@@ -308,7 +308,9 @@ def test_models_without_a_head():
     assert lens("gpt2", "base", special=False).attribute(TEXT, method="attention").meta["readout"] == 4
     with pytest.raises(TargetError, match="pass readout="):
         lens("bert", "base", special=False).attribute(TEXT, method="attention")
-    with pytest.raises(TargetError, match="expected no target for a none head, got 1; load the model with its"):
+    with pytest.raises(
+        TargetError, match="expected no target for a model without a head, got 1; load the model with its"
+    ):
         lens("bert", "base").attribute(TEXT, target=1)
 
 

@@ -324,6 +324,7 @@ def test_the_suggestion_is_one_that_works():
         ("bert", "sequence", {}, "LABEL_7", "no label 'LABEL_7'; did you mean 'LABEL_"),
         ("bert", "sequence", {}, 2, "expected a label index of 0 to 1, got 2"),
         ("bert", "sequence", {}, Target(position=1), "a position means nothing for a sequence head"),
+        ("bert", "sequence", {"num_labels": 1}, Target(position=1), "a position means nothing for a regression head"),
         ("bert", "sequence", {"num_labels": 1}, 1, "expected no target for a regression head with one output, got 1"),
         ("bert", "sequence", {"num_labels": 1}, Target(of="prob"), "no probability here"),
         (

@@ -47,6 +47,13 @@ class Head:
     regression: bool = False
     multilabel: bool = False
 
+    @property
+    def in_words(self) -> str:
+        """What it is, for messages."""
+        if self.regression:
+            return "a regression head"
+        return "a model without a head" if self.task == "none" else f"a {self.task} head"
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -113,7 +120,7 @@ def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> 
     if head.task not in ("masked", "causal", "token"):
         if target.position is not None:
             raise TargetError(
-                f"a position means nothing for a {head.task} head; leave it out, or pass readout={target.position}"
+                f"a position means nothing for {head.in_words}; leave it out, or pass readout={target.position}"
             )
         return Reading(row if row is not None else _pooled_row(head, tokens), 0, head.task == "sequence", target)
     try:
@@ -149,7 +156,7 @@ def _position(head: Head, tokens: Tokens, target: Target) -> int:
             f"put {name} where a word is to be explained, or pass mixlens.Target(position=...)"
         )
     raise TargetError(
-        f"a {head.task} head answers at every token: pass mixlens.Target(label, position=0 to {n - 1}) for one of them"
+        f"{head.in_words} answers at every token: pass mixlens.Target(label, position=0 to {n - 1}) for one of them"
     )
 
 
@@ -170,7 +177,7 @@ def _pooled_row(head: Head, tokens: Tokens) -> Rows:
     if head.task == "none" and head.causal:
         return n - 1
     raise TargetError(
-        f"no read-out row is known for a {head.task} head here; pass readout= (a token position, 'mean' or 'max')"
+        f"no read-out row is known for {head.in_words} here; pass readout= (a token position, 'mean' or 'max')"
     )
 
 
@@ -183,7 +190,7 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     if not read.answered or logits is None:
         if target.what is not None or target.foil is not None:
             raise TargetError(
-                f"expected no target for a {head.task} head, got {target.what!r}; load the model with its "
+                f"expected no target for {head.in_words}, got {target.what!r}; load the model with its "
                 "classification or language-model head"
             )
         assert read.row is not None

@@ -22,12 +22,12 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
     kind, task = one.measure, lens.head.task
     if isinstance(kind, Corpus) and kind.collects == "labelled" and task in ("question", "token"):
         raise Undefined(
-            f"{kind.name} probes the vector of the one token that speaks for a text, a {task} head has none; "
+            f"{kind.name} probes the vector of the one token that speaks for a text, {lens.head.in_words} has none; "
             "call mixlens.measure.measure('mdl_compression') on vectors of your own"
         )
     if isinstance(kind, Curve):
         if task == "none" or lens.head.regression:
-            raise Undefined(f"{kind.name} needs the probability of an answer, which {head_name(lens)} has not")
+            raise Undefined(f"{kind.name} needs the probability of an answer, which {lens.head.in_words} has not")
         removal.check(lens, kind.name, one.options["replace"], one.options["mask_pad"])
         if one.options["levels"] != "attcat-code":
             shares(one.options["levels"])
@@ -38,7 +38,7 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
             raise Undefined(f"{kind.name} compares scores token by token: the two models' tokenizers differ")
     if kind.needs == "classes":
         if task != "sequence" or lens.head.regression:
-            raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is {head_name(lens)}")
+            raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is {lens.head.in_words}")
         for job in jobs:
             if not isinstance(job.facts, Random):
                 need_classes(job.name, job.facts.class_specific, False)
@@ -53,10 +53,3 @@ def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
             "that gives one: load it with its classification or language-model head, or take methods and a "
             "reference= that need none (alti, globenc, hta_x_input ...)"
         )
-
-
-def head_name(lens: Any) -> str:
-    """What the model's head is, in words."""
-    if lens.head.regression:
-        return "a regression head"
-    return "a model without a head" if lens.head.task == "none" else f"a {lens.head.task} head"

@@ -74,7 +74,7 @@ def need_answer(lens: Any, ask: Request) -> None:
     """Raises TargetError where there is no answer to explain."""
     if not all(read.answered for read in ask.reads):
         raise TargetError(
-            f"{ask.name} explains a model's answer, got a {lens.head.task} head without one here; load the model with "
+            f"{ask.name} explains a model's answer, got {lens.head.in_words}, which gives none here; load it with "
             "its classification or language-model head, or pass mixlens.Target(position=...)"
         )
 

@@ -83,7 +83,7 @@ def refuse_without_rules(lens: Any, name: str) -> None:
     """Raises Undefined, naming the head that has no rule (`Relevance.for_spec` refuses architectures)."""
     if lens.head.task != "sequence" or lens.head.pooled != "first":
         raise Undefined(
-            f"{name} has relevance rules for classifiers that read the first token, got a {lens.head.task} head; "
+            f"{name} has relevance rules for classifiers that read the first token, got {lens.head.in_words}; "
             "use grad_sam or attcat"
         )
 

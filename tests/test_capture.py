@@ -18,6 +18,7 @@ from mixlens.architectures import spec_for
 from mixlens.capture.run import run
 from mixlens.decompose import Block
 from mixlens.errors import ModelError, SelfCheckFailed, UnsupportedConfig
+from mixlens.mixing import MIXING
 from models import families
 
 TEXTS = families.texts((9, 5))
@@ -255,14 +256,22 @@ def test_a_changed_model_is_explained_as_it_is_now():
 # --- half precision ---
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("bert", torch.bfloat16), ("gpt2", torch.float16), ("llama", torch.bfloat16)]
+    "methods",
+    [
+        pytest.param([name for name, facts in MIXING.items() if facts.needs != "jacobian"], id="terms"),
+        pytest.param(["hta", "hta_x_input"], id="jacobian", marks=pytest.mark.slow),
+    ],
 )
-def test_half_precision_ranks_as_float64_does(name, dtype):
+def test_lower_precision_ranks_as_float64_does(methods, name, dtype):
     text = families.text(24)
-    half = families.model(name, dtype=dtype)
-    one, other = mixlens.load(half), mixlens.load(copy.deepcopy(half).double())
-    for method in ("norm_res", "alti", "value_zeroing"):
+    low = families.model(name, dtype=dtype)
+    one, other = mixlens.load(low), mixlens.load(copy.deepcopy(low).double())
+    for method in methods:
+        if not MIXING[method].defined(one.spec):
+            continue
         got, expected = (lens.mixing(text, method=method).scores for lens in (one, other))
         assert got.dtype == torch.float32
         assert torch.isfinite(got).all()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute.kinds import Occlusion
 from mixlens.attribute.kinds import Path as Way
 from mixlens.errors import OverBudget, UnknownOption
@@ -42,13 +43,19 @@ ids = torch.randint(10, 900, (tokens,)).tolist()
 if kind == "encoder":
     config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=1)
     lens = mixlens.load(transformers.BertModel(config).eval())
+elif kind == "classifier":
+    config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=2, hidden_size=256, num_attention_heads=8,
+        intermediate_size=1024)
+    lens = mixlens.load(transformers.BertForSequenceClassification(config).eval())
 else:
     config = transformers.LlamaConfig(vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=3,
         num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=tokens)
     lens = mixlens.load(transformers.LlamaForCausalLM(config).eval())
+OPTIONS = {"blank_out": {"replace": 4}, "integrated_gradients": {"steps": 8, "tolerance": 1e9}}
 for method in methods:
-    call = (lambda: lens.mixing(ids, method)) if kind == "encoder" else (lambda: lens.attribute(ids, method))
-    print(method, peak(call), lens.plan(ids, method).peak_bytes)
+    options = OPTIONS.get(method, {})
+    call = lens.mixing if kind == "encoder" else lens.attribute
+    print(method, peak(lambda: call(ids, method, **options)), lens.plan(ids, method, **options).peak_bytes)
 """
 
 
@@ -65,6 +72,8 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
+# Gradients and relevance of all layers at once. Paths, changed texts and global Jacobians take minutes at 384 tokens.
+WHOLE = [name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backward", "relevance", "pair")]
 
 
 @linux
@@ -73,6 +82,8 @@ DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("for
     [
         ("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"]),
         pytest.param("encoder", 512, [*DECOMPOSITIONS, "value_zeroing"], marks=pytest.mark.slow),
+        pytest.param("classifier", 96, sorted(ATTRIBUTIONS), marks=pytest.mark.slow),
+        pytest.param("classifier", 384, WHOLE, marks=pytest.mark.slow),
         pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
     ],
 )
@@ -123,6 +134,14 @@ def test_one_text_that_takes_many_passes_still_has_them_in_batches(kind, method,
     monkeypatch.setitem(RUNNERS, kind, look)
     families.lens("bert", "sequence").attribute(families.text(), method, batch_size=7, **options)
     assert seen == [7]
+
+
+@pytest.mark.parametrize(("method", "runs"), [("integrated_gradients", 100), ("blank_out", 9), ("attcat", 1)])
+def test_a_plan_counts_the_passes_that_run_together(method, runs):
+    lens, text = families.lens("bert", "sequence"), families.text()
+    plans = [lens.plan(text, method, batch_size=size) for size in (1, 8, 1000)]
+    assert [plan.batch_size for plan in plans] == [1, min(8, runs), runs]
+    assert plans[0].peak_bytes <= plans[1].peak_bytes <= plans[2].peak_bytes
 
 
 def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):

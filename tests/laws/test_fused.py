@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.decompose import terms
+from mixlens.decompose import fused, terms
 from mixlens.decompose.compiled import compiled, lanes
 from mixlens.decompose.fused import distances_source, fused_distances, fused_grams, grams_source
 from models import families
@@ -29,13 +29,23 @@ def _none(*sizes: object) -> None:
     return None
 
 
+@pytest.fixture(params=[4, 8, None], ids=["sse", "avx2", "widest"])
+def width(request, monkeypatch):
+    """Registers of 4, 8, and as many numbers as this machine has."""
+    pytest.importorskip("llvmlite")
+    if request.param is not None:
+        if request.param > lanes():
+            pytest.skip("this machine has no registers of that width")
+        monkeypatch.setattr(fused, "lanes", lambda: request.param)
+
+
+@pytest.mark.usefixtures("width")
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize(
     ("texts", "keys", "rows", "heads", "dim"),
     [(1, 1, 1, 1, 16), (3, 5, 9, 12, 48), (2, 33, 40, 4, 768), (1, 8, 8, 6, 400)],
 )
 def test_the_loop_gives_the_definition(p, texts, keys, rows, heads, dim):
-    pytest.importorskip("llvmlite")
     draw = torch.Generator().manual_seed(dim)
     a = torch.rand(texts, keys, rows, heads, generator=draw)
     w, y = (torch.randn(texts, *n, dim, generator=draw) for n in ((keys, heads), (rows,)))
@@ -48,10 +58,10 @@ def test_the_loop_gives_the_definition(p, texts, keys, rows, heads, dim):
     assert ((out - expected).abs() <= 1e-6 * expected).all()
 
 
+@pytest.mark.usefixtures("width")
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize(("tokens", "heads", "dim"), [(1, 1, 16), (7, 4, 48), (40, 12, 768), (5, 9, 400)])
 def test_the_inner_products_are_those_of_float64(residual, tokens, heads, dim):
-    pytest.importorskip("llvmlite")
     draw = torch.Generator().manual_seed(dim)
     w, own = torch.randn(heads, tokens, dim, generator=draw), torch.randn(tokens, dim, generator=draw)
     out = torch.empty(tokens, heads + residual, heads + residual, dtype=torch.float64)
@@ -66,12 +76,12 @@ def test_the_inner_products_are_those_of_float64(residual, tokens, heads, dim):
 def test_maps_are_the_same_with_it_and_without(name, method, options, monkeypatch):
     pytest.importorskip("llvmlite")
     lens, texts = families.lens(name, dtype=torch.float32), families.texts()
-    fused = lens.mixing(texts, method, **options)
+    quick = lens.mixing(texts, method, **options)
     alone = [lens.mixing(text, method, **options) for text in texts]
     for loop in ("fused_distances", "fused_grams"):
         monkeypatch.setattr(terms, loop, _none)
     plain = lens.mixing(texts, method, **options)
-    for one, single, other in zip(fused, alone, plain, strict=True):
+    for one, single, other in zip(quick, alone, plain, strict=True):
         size = other.scores.abs().max()
         assert (one.scores - single.scores).abs().max() <= 1e-6 * size
         assert (one.scores - other.scores).abs().max() <= 1e-5 * size

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 
 import mixlens
 from mixlens.attribute import ATTRIBUTIONS
@@ -55,7 +56,8 @@ OPTIONS = {"blank_out": {"replace": 4}, "integrated_gradients": {"steps": 8, "to
 for method in methods:
     options = OPTIONS.get(method, {})
     call = lens.mixing if kind == "encoder" else lens.attribute
-    print(method, peak(lambda: call(ids, method, **options)), lens.plan(ids, method, **options).peak_bytes)
+    planned = "hta+rollout" if method == "hta" else method  # `hta` alone is an attribution's name too
+    print(method, peak(lambda: call(ids, method, **options)), lens.plan(ids, planned, **options).peak_bytes)
 """
 
 
@@ -82,6 +84,7 @@ WHOLE = [name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backwa
     [
         ("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"]),
         pytest.param("encoder", 512, [*DECOMPOSITIONS, "value_zeroing"], marks=pytest.mark.slow),
+        pytest.param("encoder", 64, ["hta"], marks=pytest.mark.slow),
         pytest.param("classifier", 96, sorted(ATTRIBUTIONS), marks=pytest.mark.slow),
         pytest.param("classifier", 384, WHOLE, marks=pytest.mark.slow),
         pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
@@ -142,6 +145,12 @@ def test_a_plan_counts_the_passes_that_run_together(method, runs):
     plans = [lens.plan(text, method, batch_size=size) for size in (1, 8, 1000)]
     assert [plan.batch_size for plan in plans] == [1, min(8, runs), runs]
     assert plans[0].peak_bytes <= plans[1].peak_bytes <= plans[2].peak_bytes
+
+
+def test_hta_of_512_tokens_is_planned_inside_4_gb():
+    config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=1)
+    lens = mixlens.load(transformers.BertModel(config).eval())
+    assert lens.plan([7] * 512, "hta+rollout").peak_bytes <= 4e9
 
 
 def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):

@@ -110,6 +110,7 @@ class Cost:
     item: int  # bytes of a number, at least 4 where a method works on it
     half: bool
     masked: bool  # the pass holds a mask (query, key)
+    own_jacobians: int = 0  # rows of a token's Jacobians, where every token has its own (a norm before the attention)
     steps: int = 100
     per_head: bool = False
 
@@ -132,7 +133,7 @@ class Cost:
             "decompose": maps + 16 * n * (self.heads + 1) ** 2 + square * s,
             "finish": maps + 3 * self.heads * square * s + 2 * n * self.heads * self.dim * s,
             "full": maps + 8 * self.heads * (5 * square + 4 * n * self.width),
-            "jacobian": maps + 4 * self.heads * square * s + 3 * n * self.dim**2 * s + n * self.dim * self.hidden * s,
+            "jacobian": maps + 4 * self.heads * square * s + self.own_jacobians * n * self.dim * s,
             "backward": self.layers * (n * s * (24 * self.dim + 4 * self.hidden) + 5 * self.heads * square * s),
             "relevance": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
             "rows": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
@@ -154,7 +155,7 @@ class Cost:
         """What is held once a batch: blocks of rows and vectors, a layer in float32 where the model is half."""
         rows = min(ROW_BYTES, self.heads * n * n * self.item)
         vectors = min(VECTOR_BYTES, n * self.heads * self.dim * self.item)
-        blocks = {"finish": 4 * STEP_BYTES + 3 * rows, "rows": 4 * HELD_BYTES, "jacobian": 2 * HELD_BYTES}
+        blocks = {"finish": 4 * STEP_BYTES + 3 * rows, "rows": 4 * HELD_BYTES, "jacobian": 6 * HELD_BYTES}
         fixed = blocks.get(self.needs, 4 * rows + 2 * vectors)
         return BASE_BYTES + fixed + self.vocabulary * 8 + (2 * self.weights * 4 if self.half else 0)
 
@@ -200,6 +201,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
         item=max(4, item),
         half=item < 4,
         masked=lens.head.causal,
+        own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
         steps=int(options.get("steps", 100)),
         per_head=bool(options.get("per_head")),
     )

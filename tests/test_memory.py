@@ -82,7 +82,7 @@ WHOLE = [name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backwa
 @pytest.mark.parametrize(
     ("kind", "tokens", "methods"),
     [
-        ("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"]),
+        pytest.param("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"], marks=pytest.mark.slow),
         pytest.param("encoder", 512, [*DECOMPOSITIONS, "value_zeroing"], marks=pytest.mark.slow),
         pytest.param("encoder", 64, ["hta"], marks=pytest.mark.slow),
         pytest.param("classifier", 96, sorted(ATTRIBUTIONS), marks=pytest.mark.slow),
@@ -109,6 +109,23 @@ def test_a_budget_makes_small_batches_and_changes_no_number(method, monkeypatch)
     assert seen[0](9) == 2 < seen[0](1)
     for one, other in zip(whole, parts, strict=True):
         assert (one.scores - other.scores).abs().max() <= 1e-12
+
+
+EVERY = [*((name, "mixing") for name in MIXING), *((name, "attribute") for name in ATTRIBUTIONS)]
+
+
+@pytest.mark.parametrize(("method", "call"), EVERY)
+def test_the_smallest_budget_changes_no_number(method, call, monkeypatch):
+    options = {"blank_out": {"replace": 4}, "integrated_gradients": {"steps": 4, "tolerance": 1e9}}.get(method, {})
+    texts, lens = [families.text(n) for n in (5, 3)], families.lens("bert", "sequence")
+    monkeypatch.setattr(budget, "BASE_BYTES", 0)
+    whole = getattr(lens, call)(texts, method, **options)
+    planned = "hta+rollout" if call == "mixing" and method.startswith("hta") else method
+    least = lens.plan(texts, planned, batch_size=1, **options).peak_bytes
+    tight = getattr(lens, call)(texts, method, memory=least, **options)
+    small = 1e-6 if method == "integrated_gradients" else 1e-12  # captum's step sizes are float32
+    for one, other in zip(whole, tight, strict=True):
+        assert (one.scores - other.scores).abs().max() <= small
 
 
 def test_a_plan_says_what_a_call_takes():

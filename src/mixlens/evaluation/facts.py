@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mixlens.decompose.compiled import lanes
 from mixlens.errors import RunChanged
 
 _BLOCK = 1 << 22
@@ -80,10 +81,11 @@ def tokenizer_facts(tokenizer: Any) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Of what computes the numbers."""
+    """Of what computes the numbers; `llvmlite` where it is there, since its loops round another way than torch."""
     import mixlens
 
-    return {"mixlens": mixlens.__version__, **{name: version(name) for name in ("torch", "transformers", "numpy")}}
+    names = ("torch", "transformers", "numpy", *(["llvmlite"] if lanes() else []))
+    return {"mixlens": mixlens.__version__, **{name: version(name) for name in names}}
 
 
 def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:

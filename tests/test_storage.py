@@ -18,6 +18,8 @@ from mixlens import storage
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
+from mixlens.evaluation.log import MANIFEST, RESULTS
+from mixlens.evaluation.tabulate import CSV
 from mixlens.results import Attribution, LayerMaps
 
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -183,6 +185,28 @@ def damaged(path, how):
             data = [1]
         save_file(tensors, file, metadata={"mixlens": "{" if how == "no json" else json.dumps(data)})
     return file
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"<!doctype html><p>a deep film", b"method,measure\nalti,1\n", b'{"a": {"b": 1}}']
+)
+def test_what_no_result_is_said_to_be(tmp_path, content):
+    (tmp_path / "film.html").write_bytes(content)
+    with pytest.raises(ResultFileError, match=r"not a mixlens result: .*film\.html; .* takes what \.save") as caught:
+        mixlens.read(tmp_path / "film.html")
+    assert "Safetensor" not in str(caught.value)
+
+
+def test_a_run_of_evaluate_is_no_result(tmp_path):
+    with pytest.raises(ResultFileError, match=r"got a folder, not a mixlens result: .* takes what \.save"):
+        mixlens.read(tmp_path)
+    for name in (MANIFEST, RESULTS, CSV):
+        (tmp_path / name).write_text("example,method")
+    for path in (tmp_path, tmp_path / CSV, tmp_path / RESULTS):
+        with pytest.raises(ResultFileError, match=r"not a mixlens result: .*a run of mixlens\.evaluate") as caught:
+            mixlens.read(path)
+        assert str(caught.value).endswith(f"call evaluate again with out='{tmp_path}' to have its table")
+    assert mixlens.read(attribution().save(tmp_path / "a")).scores.numel()  # a result among them is one
 
 
 HOW = ("missing", "folder", "text", "empty", "weights", "truncated", "other length", "no scores", "other kind")

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 VERSION = 1  # of the format; a reader refuses newer ones
 KEY = "mixlens"
 _TENSORS = ("scores", "layers")
+_RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
+_LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
 _TAGS = ("tuple", "dict", "target", "tensor", "name", "float")
 
 
@@ -64,15 +66,25 @@ def read(path: PathLike) -> Attribution | LayerMaps:
     """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
     path = Path(path)
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "no such file"
-        raise ResultFileError(f"expected a result file, got {what}: {path}; write one with .save(path)")
+        if path.is_dir():
+            raise _no_result(path, "a folder")
+        raise ResultFileError(f"expected a result file, got no such file: {path}; write one with .save(path)")
+    try:
+        with path.open("rb") as raw:
+            begin = raw.read(9)
+    except OSError as error:
+        raise ResultFileError(
+            f"expected a result file, got one that cannot be read: {path} ({_line(error)}); check its rights"
+        ) from error
+    if begin[8:] != b"{" or int.from_bytes(begin[:8], "little") > _LONGEST_HEADER:
+        raise _no_result(path, "another kind of file")
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(KEY)
             tensors = {name: file.get_tensor(name).clone() for name in file.keys() if name in _TENSORS}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise ResultFileError(
-            f"expected a result file, got a damaged file or another format: {path} ({_line(error)}); save it again"
+            f"expected a whole result file, got a damaged one: {path} ({_line(error)}); save it again"
         ) from error
     if header is None:
         raise ResultFileError(
@@ -224,6 +236,14 @@ def _summary(shape: Sequence[int], dtype: str, content: bytes) -> dict[str, Any]
 
 def _tuples(value: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(tuple(v) if isinstance(v, list) else v for v in value)
+
+
+def _no_result(path: Path, what: str) -> ResultFileError:
+    folder = path if path.is_dir() else path.parent
+    fix = "mixlens.read takes what .save(path) wrote"
+    if all((folder / name).is_file() for name in _RUN):
+        fix = f"a run of mixlens.evaluate is there: call evaluate again with out={str(folder)!r} to have its table"
+    return ResultFileError(f"expected a result file, got {what}, not a mixlens result: {path}; {fix}")
 
 
 def _line(error: Exception) -> str:

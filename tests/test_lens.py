@@ -472,6 +472,29 @@ def test_every_result_says_where_it_comes_from():
     assert (maps.meta["dtype"], maps.meta["architecture"]) == ("float64", "bert")
 
 
+def test_the_check_is_run_again_when_the_dtype_changed(tiny_bert_folder):
+    own = mixlens.load(tiny_bert_folder)
+    before = own.self_check_residual
+    own.model.double()
+    for meta in (own.attribute("a deep film").meta, own.mixing("a deep film").meta):
+        assert (meta["dtype"], meta["self_check"]) == ("float64", own.check().worst)
+    assert own.self_check_residual < 1e-6 * before
+    own.model.half()
+    assert own.self_check_residual == own.check().worst > before
+
+
+def test_a_check_that_fails_later_raises_as_at_load(tiny_bert_folder):
+    own = mixlens.load(tiny_bert_folder)
+    own.model.bert.encoder.layer[1].output.dense.bias.data += 1e6  # more than half precision can hold
+    own.attribute("a deep film")
+    own.model.half()
+    for ask in (own.attribute, own.mixing, own.plan, own.attribute):
+        with pytest.raises(NotFinite, match="holds NaN or infinity"):
+            ask("a deep film")
+    with pytest.raises(NotFinite):
+        own.self_check_residual  # noqa: B018
+
+
 # --- texts in, results out ---
 
 

@@ -59,7 +59,8 @@ class Lens:
         self.spec = spec_for(self.model.config)
         self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
         self.limit = position_limit(self.model)
-        self._check = self_check(self.model, self.spec, self.name).require()
+        self._check = self.check().require()
+        self._checked_as = self.model.dtype, self.model.device
         self.head = self._head()
 
     def check(self) -> Check:
@@ -68,7 +69,8 @@ class Lens:
 
     @property
     def self_check_residual(self) -> float:
-        """The largest residual found at load."""
+        """The largest residual found at load, or since the model was brought to another dtype or device."""
+        self._check_again()
         return self._check.worst
 
     @_plain
@@ -193,7 +195,16 @@ class Lens:
     def __repr__(self) -> str:
         return f"Lens({self.name}: {type(self.model).__name__}, {len(self._check.layers)} layers)"
 
+    @_plain
+    def _check_again(self) -> None:
+        """What held in float32 need not hold after `lens.model.half()`. Raises SelfCheckFailed, NotFinite."""
+        now = self.model.dtype, self.model.device
+        if now != self._checked_as:
+            self._check = self.check().require()
+            self._checked_as = now  # behind the check: one that failed fails at the next call too
+
     def _encode(self, text: Any, truncate: bool) -> tuple[list[Tokens], bool]:
+        self._check_again()  # here, where every call begins: before the work
         data, single = as_list(text)
         texts = [encode(item, self.tokenizer, self.limit, truncate) for item in data]
         size = base_model(self.model).get_input_embeddings().num_embeddings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -154,6 +156,27 @@ def test_words_have_offsets_in_the_joined_text():
 def test_nothing_to_explain_is_refused(data):
     with pytest.raises(EmptyInput):
         encode(data, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    ("data", "which"),
+    [(("a", ""), "as the second"), ((" ", "a"), "as the first"), (("a", "\x00"), "in the second")],
+)
+def test_the_empty_text_of_a_pair_is_named(data, which):
+    with pytest.raises(EmptyInput, match=f"{which} of the pair"):
+        encode(data, TOKENIZER)
+    with pytest.raises(EmptyInput) as caught:
+        encode("\x00", TOKENIZER)
+    assert "pair" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"), [("good", "str"), ("", "str"), (b"good", "bytes"), (5, "int"), (None, "None")]
+)
+def test_words_are_no_letters(data, kind):
+    with pytest.raises(InputError, match=f"expected a list of words, got {kind}.*; split it"):
+        Words(data)
+    assert Words(w for w in ("good", "film")) == copy.copy(Words(["good", "film"])) == ("good", "film")
 
 
 def test_a_text_of_unknown_tokens_only_is_refused():

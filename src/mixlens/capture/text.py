@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -15,7 +15,16 @@ IGNORED = ("special_tokens_mask", "offset_mapping", "overflow_to_sample_mapping"
 
 
 class Words(tuple[str, ...]):
-    """One text already split into words: `mixlens.Words(["a", "deep", "film"])`."""
+    """One text already split into words: `mixlens.Words(["a", "deep", "film"])`. Raises InputError."""
+
+    def __new__(cls, words: Iterable[str] = ()) -> Words:
+        """A str would silently become its letters, so it is refused."""
+        if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
+            raise InputError(
+                f"expected a list of words, got {type(words).__name__}: {words!r:.60}; split it, as in "
+                'mixlens.Words(["a", "film"]), or explain the str itself'
+            )
+        return super().__new__(cls, words)
 
 
 @dataclass(frozen=True)
@@ -114,8 +123,12 @@ def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
         text, args = tuple(data), tuple(data)
     else:
         raise InputError(f"expected a str, a pair of str or mixlens.Words, got {type(data).__name__}: {data!r:.80}")
-    if not all(t.strip() for t in text) or not text[0]:
-        raise EmptyInput("expected a text with at least one token, got an empty one; nothing can be explained")
+    for i, t in enumerate(text):
+        if not t.strip():
+            which = f" as {_place(i)}" if len(text) > 1 else ""
+            raise EmptyInput(
+                f"expected a text with at least one token, got an empty one{which}; nothing can be explained"
+            )
     if any("\ud800" <= c <= "\udfff" for t in text for c in t):
         raise InputError("expected a text of whole characters, got half of a surrogate pair; decode the text again")
     fast = bool(getattr(tokenizer, "is_fast", False))
@@ -184,9 +197,11 @@ def _refuse_empty(
     ids: tuple[int, ...], special: tuple[bool, ...], seen: list[int] | None, texts: int, tokenizer: Any
 ) -> None:
     real = [i for i, s in zip(ids, special, strict=True) if not s]
-    if not real or (seen is not None and set(seen) != set(range(texts))):
+    bare = [] if seen is None else [i for i in range(texts) if i not in seen]
+    if not real or bare:
+        which = f" in {_place(bare[0])}" if bare and texts > 1 else ""
         raise EmptyInput(
-            "expected at least one token of every text, got none (only special tokens or blanks); "
+            f"expected at least one token of every text, got none{which} (only special tokens or blanks); "
             "nothing can be explained"
         )
     unk = getattr(tokenizer, "unk_token_id", None)
@@ -195,6 +210,10 @@ def _refuse_empty(
             f"the tokenizer knows no part of this text: all {len(real)} tokens are {tokenizer.unk_token}; "
             "is it the tokenizer of this model and language?"
         )
+
+
+def _place(i: int) -> str:
+    return f"the {('first', 'second')[i]} of the pair"
 
 
 def _from_ids(data: Any, tokenizer: Any) -> Tokens:

@@ -153,6 +153,13 @@ def test_map_draws_one_row_of_a_flow_and_computes_no_other(cli, tiny_bert_folder
     assert "what flows into deep (token 2)" in " ".join(shown.stdout.split())
 
 
+@pytest.mark.parametrize("how", [[], ["--aggregate", "rollout"], ["--aggregate", "flow"]])
+def test_map_refuses_a_row_before_it_prints(cli, tmp_path, how):
+    said = one_line_error(cli("map", TEXT, "--method", "alti", "--row", "99", "--png", "c.png", *how))
+    assert "99" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_compare_puts_methods_side_by_side(cli, tmp_path):
     methods = ["--method", "globenc", "--method", "attcat"]
     result = cli("compare", TEXT, *methods, "--html", "c.html", "--png", "c.png", "--json", "c.json")
@@ -211,6 +218,12 @@ def test_version(cli):
 
 def test_unknown_method_suggests(cli):
     assert one_line_error(cli("explain", TEXT, "--method", "globenk")).endswith("did you mean 'globenc'?")
+
+
+@pytest.mark.parametrize("verb", ["explain", "map"])
+def test_unknown_method_suggests_in_any_case(cli, verb):
+    assert one_line_error(cli(verb, TEXT, "--method", "ALTI")).endswith("; did you mean 'alti'?")
+    assert one_line_error(cli(verb, TEXT, "--method", "Globenk")).endswith("; did you mean 'globenc'?")
 
 
 def test_unknown_option_names_those_there_are(cli):

@@ -111,7 +111,9 @@ class MissingExtra(MixlensError, ImportError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'alti'?"` for a near miss, else the list of what there is."""
+    """`"; did you mean 'alti'?"` for a near miss in whatever case, else the list of what there is."""
     known = sorted(known)
+    lower = {one.lower(): one for one in known}
     near = get_close_matches(str(name), known, n=1, cutoff=0.6)
+    near += [lower[one] for one in get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)]
     return f"; did you mean '{near[0]}'?" if near else f"; known are: {', '.join(known)}"

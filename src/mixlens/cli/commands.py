@@ -181,6 +181,8 @@ def map_(
                 if name == "flow":
                     settings |= {"progress": line.report, "queries": [query] if isinstance(query, int) else None}
                 maps = getattr(maps, name)(**settings)
+            if query is not None:
+                maps.row(query)  # raises UnknownOption, before anything is printed
         deliver(maps, files, json_file, row=query)
 
 

@@ -196,3 +196,10 @@ def test_budgets_are_read():
         9,
     ]
     assert budget.bytes_of(None, cpu) > 1 << 20
+
+
+def test_a_budget_under_a_kilobyte_is_shown_in_bytes(tiny_bert_folder):
+    with pytest.raises(OverBudget) as caught:
+        mixlens.load(tiny_bert_folder).attribute("a deep film", memory=1)
+    assert " 1B" in str(caught.value)
+    assert "0.0KB" not in str(caught.value)

@@ -271,4 +271,4 @@ def _shown(size: int) -> str:
     for unit, name in ((10**9, "GB"), (10**6, "MB")):
         if size >= unit:
             return f"{size / unit:.2f}{name}" if size < 10 * unit else f"{size / unit:.0f}{name}"
-    return f"{size / 1000:.1f}KB"
+    return f"{size / 1000:.1f}KB" if size >= 1000 else f"{size}B"

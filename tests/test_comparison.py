@@ -55,6 +55,11 @@ def test_refusals(lens: mixlens.Lens) -> None:
         family_lens("gpt2", "sequence").compare([7, 30, 12], ["trans_att"])
 
 
+def test_one_method_is_one(lens: mixlens.Lens) -> None:
+    for methods, said in ((["random"], "1 method ·"), (["random", "globenc"], "2 methods ·")):
+        assert said in as_text(lens.compare(TEXT, methods, faithfulness=False).__rich__(), 200)
+
+
 def test_shown_everywhere(lens: mixlens.Lens, tmp_path: Path) -> None:
     found = lens.compare("a deep </script> film", METHODS)
     shown = as_text(found.__rich__())

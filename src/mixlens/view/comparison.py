@@ -118,7 +118,8 @@ def _rating(found: Comparison, name: str) -> str:
 
 def _heading(found: Comparison) -> str:
     first = found.first
-    facts = [f"{len(found.attributions)} methods", *(f"{k} {v}" for k, v in _common(found) if k != "text")]
+    count = len(found.attributions)
+    facts = [f"{count} method{'' if count == 1 else 's'}", *(f"{k} {v}" for k, v in _common(found) if k != "text")]
     return reading.visible(" · ".join(facts) if first.target else facts[0])
 
 

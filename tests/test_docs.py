@@ -10,6 +10,7 @@ import shlex
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -116,6 +117,19 @@ def test_readme_commands(line, tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
     else:
         assert program == "pytest"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["agreement", "masked_verb"])
+def test_a_masked_model_prefers_the_right_word(name):
+    (code,) = blocks("docs/tuned-models.md", "python")
+    names: dict[str, Any] = {}
+    with redirect_stdout(StringIO()) as printed:
+        exec(compile(code.replace("mixlens:agreement", f"mixlens:{name}"), "tuned-models.md", "exec"), names)
+    assert "are rather than is" in printed.getvalue()
+    meta = names["found"].meta
+    assert meta["target_probability"] > 10 * meta["foil_probability"]
+    assert meta["probability"] < 0.01  # of the vocabulary's first: it says nothing, as the page says
 
 
 PAGES = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]

@@ -90,7 +90,7 @@ class Comparison:
 def compare(
     lens: Any,
     text: Any,
-    methods: Sequence[str] | None,
+    methods: str | Sequence[str] | None,
     target: Any,
     *,
     faithfulness: bool = True,
@@ -106,6 +106,8 @@ def compare(
     """
     found: dict[str, Attribution] = {}
     skipped: dict[str, str] = {}
+    if isinstance(methods, str):
+        methods = [methods]
     for name in ATTRIBUTIONS if methods is None else methods:
         try:
             result = lens.attribute(text, method=name, target=target, **how)

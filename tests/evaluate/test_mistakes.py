@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens.cli import app
-from mixlens.errors import DataError, ResultFileError, Undefined, UnknownOption
+from mixlens.errors import DataError, ResultFileError, TargetError, Undefined, UnknownOption
+from mixlens.measure import statistics
 from mixlens.measure.perturb import shares
 from models import families
 from models.words import tokenizer
@@ -29,7 +30,8 @@ def lens(tiny_bert_folder):
     ("ask", "says"),
     [
         ({"level": 1.5}, "level: expected a share between 0 and 1, got 1.5"),
-        ({"resamples": 0}, "resamples: expected at least 1, got 0"),
+        ({"resamples": 0}, "resamples: expected a whole number of at least 1, got 0"),
+        ({"options": {"alti": {"p": True}}}, "expected p= a whole number for alti, got True"),
         ({"seed": -1}, "expected seed= a whole number of 0 or more, got -1"),
         ({"seed": True}, "expected seed= a whole number"),
         ({"measures": ["aopc"], "options": {"aopc": {"levels": [5.0]}}}, "levels: expected at least one share"),
@@ -46,6 +48,13 @@ def test_options_are_checked_before_the_work(lens, ask, says, monkeypatch):
 def test_levels_that_are_no_shares():
     with pytest.raises(UnknownOption, match="levels: expected at least one share, each 0 to 1, got 5"):
         unwrap(shares)(5)  # past the tests' own check of types
+
+
+def test_intervals_that_are_no_numbers():
+    with pytest.raises(UnknownOption, match="level: expected a share between 0 and 1, got 'a'"):
+        unwrap(statistics._tails)("a")
+    with pytest.raises(UnknownOption, match="resamples: expected a whole number of at least 1, got 'x'"):
+        next(unwrap(statistics.weights)(3, "x"))
 
 
 def test_options_of_a_measure_with_a_composed_reference(lens):
@@ -90,7 +99,20 @@ def test_a_run_that_found_nothing_yet_may_be_asked_otherwise(lens, tmp_path):
     assert mixlens.evaluate(lens, rows, ["alti"], ["spearman"], tmp_path, task=task, resamples=10).rows[0].n == 1
 
 
-@pytest.mark.parametrize("harm", ["doubled", "missing", "torn", "other"])
+@pytest.mark.parametrize("target", ["neg", 7, mixlens.Target("positive", foil="neg")])
+def test_a_target_that_no_text_has_is_refused_before_the_work(lens, target, monkeypatch):
+    monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
+    with pytest.raises(TargetError, match=r"no label 'neg'|expected a label index of 0 to 1, got 7"):
+        mixlens.evaluate(lens, TEXTS, ["alti"], ["aopc"], target=target)
+
+
+def test_one_name_is_a_name(lens):
+    table = mixlens.evaluate(lens, TEXTS, "alti", "spearman", resamples=10)
+    assert [(row.method, row.measure) for row in table] == [("alti", "spearman")]
+    assert list(lens.compare("a good film .", "alti", faithfulness=False).attributions) == ["alti"]
+
+
+@pytest.mark.parametrize("harm", ["doubled", "missing", "torn", "other", "reversed", "before", "edited"])
 def test_results_that_were_changed_are_refused(lens, tmp_path, harm):
     def run():
         return mixlens.evaluate(lens, TEXTS, ["alti"], ["spearman"], tmp_path, resamples=10)
@@ -104,10 +126,14 @@ def test_results_that_were_changed_are_refused(lens, tmp_path, harm):
         "missing": lines[1:],
         "torn": [lines[0][:40] + "}\n", *lines[1:]],
         "other": ['{"i": 0}\n', *lines[1:]],
+        "reversed": lines[::-1],
+        "before": ["garbage\n", *lines],
+        "edited": [lines[0].replace('"v": [', '"v": [0.5, '), *lines[1:]],
     }
     path.write_text("".join(changed[harm]), "utf-8")
     with pytest.raises(ResultFileError, match="some were changed since; restore the file, or delete the folder"):
         run()
+    assert path.read_text("utf-8") == "".join(changed[harm])  # nothing is cut off
 
 
 def test_labels_of_ones_own_may_hold_a_colon(lens):

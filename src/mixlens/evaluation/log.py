@@ -6,12 +6,13 @@ line that closes it; what stands behind the last closed chunk (a run was killed 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ MANIFEST, RESULTS = "manifest.json", "results.jsonl"
 class Mark:
     """What a closed chunk says: its window, its number there, whether it is the last of it.
 
-    `rows`: how many were read when its window was, `hash`: of their content.
+    `rows`: how many were read when its window was, `hash`: of their content. `lines`: a digest of the chunk's results.
     """
 
     window: int
@@ -36,6 +37,7 @@ class Mark:
     last: bool
     rows: int
     hash: str
+    lines: str = ""
 
 
 class Log:
@@ -72,15 +74,20 @@ class Log:
             _sync_folder(self.folder)
 
     def _recover(self) -> list[Mark]:
-        """The closed chunks; whatever stands behind them is cut off."""
-        marks, good, at = [], 0, 0
+        """The closed chunks; whatever stands behind them is cut off. Raises ResultFileError: not what was written."""
+        marks, good, at, chunk = [], 0, 0, hashlib.sha256()
         with open(self.folder / RESULTS, "rb") as file:
             for line in file:
                 at += len(line)
-                if line.startswith(b'{"end"') and line.endswith(b"}\n"):
-                    with _intact(self.folder):
-                        marks.append(Mark(**json.loads(line)["end"]))
-                    good = at
+                if not (line.startswith(b'{"end"') and line.endswith(b"}\n")):
+                    chunk.update(line)
+                    continue
+                with _intact(self.folder):
+                    mark = Mark(**json.loads(line)["end"])
+                if mark.lines != chunk.hexdigest():
+                    raise damaged(self.folder)
+                marks.append(mark)
+                good, chunk = at, hashlib.sha256()
         if good < at:
             self.file.truncate(good)
             os.fsync(self.file.fileno())
@@ -88,9 +95,9 @@ class Log:
 
     def append(self, records: Sequence[Record], mark: Mark) -> None:
         """A chunk's results, on the disk when this returns."""
-        lines = [_line(record) for record in records]
-        lines.append(json.dumps({"end": vars(mark)}))
-        self.file.write("".join(line + "\n" for line in lines).encode())
+        results = "".join(_line(record) + "\n" for record in records).encode()
+        closed = replace(mark, lines=hashlib.sha256(results).hexdigest())
+        self.file.write(results + json.dumps({"end": vars(closed)}).encode() + b"\n")
         self.file.flush()
         os.fsync(self.file.fileno())
 

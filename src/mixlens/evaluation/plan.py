@@ -14,7 +14,7 @@ from mixlens.evaluation.facts import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
-from mixlens.runners.request import refuse_unknown
+from mixlens.runners.request import COMMON, refuse_unknown
 
 METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 NULL = "random"
@@ -85,8 +85,8 @@ class Plan:
 
 def make(
     lens: Any,
-    methods: Sequence[Asked] | None,
-    measures: Sequence[Asked],
+    methods: str | Sequence[Asked] | None,
+    measures: str | Sequence[Asked],
     *,
     reference: str,
     layers: str | None,
@@ -99,6 +99,8 @@ def make(
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UnknownOption(f"expected seed= a whole number of 0 or more, got {seed!r}")
+    methods = [methods] if isinstance(methods, str) else methods
+    measures = [measures] if isinstance(measures, str) else measures
     if methods is None:
         methods = METHODS if any(not isinstance(_measure(one), Corpus) for one in measures) else ()
     known = {part for asked in (*methods, *measures) for part in _names(asked)} | {reference, NULL}
@@ -179,7 +181,7 @@ def levels(yardstick: Yardstick) -> int:
 
 def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
     facts = method(name).for_spec(lens.spec)
-    refuse_unknown(name, own, {**facts.options(), "readout": None, "normalize": True})
+    refuse_unknown(name, own, {**facts.options(), **COMMON})
     if deep is None or isinstance(facts, Random) or not _layered(facts, deep):
         return Job(name, dict(own), facts)
     return Job(name, dict(own), facts, cast(Any, deep), tuple(range(layer_count(lens.model, lens.spec))))

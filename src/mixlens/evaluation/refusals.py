@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mixlens.attribute import Random
+from mixlens.attribute.readout import check_target, find
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.evaluation.facts import tokenizer_facts
 from mixlens.measure import Corpus, Curve
@@ -53,3 +54,14 @@ def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
             "that gives one: load it with its classification or language-model head, or take methods and a "
             "reference= that need none (alti, globenc, hta_x_input ...)"
         )
+
+
+def refuse_target(lens: Any, asked: Any) -> None:
+    """Raises TargetError for what is explained of all texts alike, where the head has no such class."""
+    if asked is None or (isinstance(asked, str) and asked == "label"):
+        return
+    target, head = check_target(asked), lens.head
+    if head.task in ("sequence", "token") and not head.regression:
+        for what in (target.what, target.foil):
+            if what is not None:
+                find(head, what, len(head.labels))

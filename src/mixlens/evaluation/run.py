@@ -27,6 +27,7 @@ from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
 from mixlens.evaluation.log import Log, Mark
 from mixlens.evaluation.plan import Asked, Plan, Yardstick, make
+from mixlens.evaluation.refusals import refuse_target
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
@@ -48,8 +49,8 @@ Progress = Callable[[int, "int | None"], None]
 def evaluate(
     lens: Any,
     data: Any = SAMPLE,
-    methods: Sequence[Asked] | None = None,
-    measures: Sequence[Asked] = MEASURES,
+    methods: str | Sequence[Asked] | None = None,
+    measures: str | Sequence[Asked] = MEASURES,
     out: str | os.PathLike[str] | None = None,
     *,
     task: str | Task = "classification",
@@ -79,7 +80,7 @@ def evaluate(
     its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
-    (the folder holds another run), UnknownMethod, UnknownOption, Undefined, ResultFileError, MissingExtra.
+    (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise UnknownOption(f"expected limit of 1 or more, or None, got {limit!r}")
@@ -87,6 +88,7 @@ def evaluate(
     kind = task if isinstance(task, Task) else task_named(task)
     options = {k: dict(v) for k, v in (options or {}).items()}
     plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)
+    refuse_target(lens, target)
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
     rows = source(data)
@@ -113,7 +115,7 @@ def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]
     plan = setting.plan
     corpora = {y.name: {**_facts(y), "layers": layers_of(setting.lens, y)} for y in plan.corpora}
     return {
-        "format": 1,
+        "format": 2,
         "model": {"name": setting.lens.name, **model_facts(setting.lens)},
         "second": None if setting.second is None else model_facts(setting.second),
         "data": {"name": rows.name, "rows": rows.count, "fingerprint": rows.fingerprint},

@@ -75,8 +75,8 @@ class Ranking:
 
 def weights(n: int, resamples: int = 1000, seed: int = 0) -> Iterator[Float[np.ndarray, "draw example"]]:
     """Bootstrap draws in blocks: how often each of n texts was drawn. Raises UnknownOption."""
-    if resamples < 1:
-        raise UnknownOption(f"resamples: expected at least 1, got {resamples}")
+    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 1:
+        raise UnknownOption(f"resamples: expected a whole number of at least 1, got {resamples!r}")
     if n * resamples <= _CACHED:
         yield _drawn(n, resamples, seed)
         return
@@ -255,7 +255,7 @@ def _runs(names: list[str], apart: set[tuple[str, str]]) -> Iterator[tuple[str, 
 
 
 def _tails(level: float) -> tuple[float, float]:
-    if not 0 < level < 1:
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
         raise UnknownOption(f"level: expected a share between 0 and 1, got {level!r}")
     return (1 - level) / 2, (1 + level) / 2
 

@@ -96,6 +96,29 @@ BAD_ASKS = [
     ({"method": "alti", "distance": "cosine"}, UnknownOption, "alti would ignore the option 'distance'; its options"),
     ({"method": "random", "p": 2}, UnknownOption, "random would ignore the option 'p'; its options are .*seed"),
     ({"method": "alti", "p": 3}, UnknownOption, "expected p=1 or p=2 for alti, got p=3"),
+    ({"method": "alti", "p": True}, UnknownOption, "expected p= a whole number for alti, got True"),
+    (
+        {"method": "alti", "foil": 1},
+        UnknownOption,
+        r"option 'foil'; a target says it: mixlens.Target",
+    ),
+    (
+        {"method": "attcat", "mask_special": "x"},
+        UnknownOption,
+        "expected mask_special= True or False for attcat",
+    ),
+    ({"method": "grad_x_input", "absolute": "no"}, UnknownOption, "expected absolute= True or False"),
+    ({"method": "blank_out", "words": 1}, UnknownOption, "expected words= True or False"),
+    ({"normalize": "yes"}, UnknownOption, "expected normalize= True or False"),
+    ({"receptive_field": "x"}, UnknownOption, "expected receptive_field= True, False or None for alti, got 'x'"),
+    ({"method": "integrated_gradients", "steps": "a"}, UnknownOption, "expected steps= a whole number for .*, got 'a'"),
+    (
+        {"method": "integrated_gradients", "steps": None},
+        UnknownOption,
+        "expected steps= a whole number for .*None",
+    ),
+    ({"method": "random", "seed": "a"}, UnknownOption, "expected seed= a whole number for random, got 'a'"),
+    ({"method": "random", "seed": -1}, UnknownOption, "expected seed= a whole number of 0 or more for random, got -1"),
     ({"readout": 7}, UnknownOption, "expected readout=-7 to 6, 'mean' or 'max', got 7"),
     ({"readout": True}, UnknownOption, "got True"),
     ({"readout": "first"}, UnknownOption, "got 'first'"),
@@ -187,6 +210,21 @@ def test_weights_that_are_no_numbers(value):
         model.bert.encoder.layer[1].output.dense.weight[3, 4] = value
     with pytest.raises(NotFinite, match=r"bert.encoder.layer.1.output.dense.weight holds NaN .*; load an intact"):
         mixlens.load(model)
+
+
+@pytest.mark.parametrize("method", ["blank_out", "random", "attcat", "alti", "attention", "integrated_gradients"])
+def test_an_answer_that_is_no_number(method):
+    lens = mixlens.load(families.make("bert", "sequence"))
+    with torch.no_grad():
+        lens.model.classifier.bias[0] = float("inf")
+    with pytest.raises(NotFinite, match="expected finite logits, the head gives NaN or infinity; a weight holds some"):
+        lens.attribute(families.text(), method, **({"replace": 4} if method == "blank_out" else {}))
+
+
+def test_a_plan_takes_the_options_of_its_call():
+    for name, options in (("alti", {"foo": 1}), ("attcat", {"indexng": "input"}), ("norm", {"p": 2})):
+        with pytest.raises(UnknownOption, match=f"{name} would ignore the option"):
+            lens().plan(TEXT, name, **options)
 
 
 def test_activations_that_overflow():

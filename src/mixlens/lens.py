@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import base_model, position_limit, spec_for, unwrap
+from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute.readout import Head, targets_of, task_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import Comparison, compare
 from mixlens.errors import InputError, ModelError, UnknownOption
-from mixlens.mixing import mixing_ratio
+from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import RUNNERS
 from mixlens.runners.budget import Plan, of_mixing, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, through
-from mixlens.runners.request import mixing_facts, request
+from mixlens.runners.request import checked, mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
 
 # Results and whatever is loaded are plain tensors, though the caller may be in inference mode (see also `RUNNERS`).
@@ -146,12 +147,16 @@ class Lens:
         `memory`. Estimates from above. Raises InputError, MethodError.
         """
         texts, _ = self._encode(text, truncate)
+        if method in MIXING and method not in ATTRIBUTIONS:
+            mixing_facts(method, options, self.spec.order)
+        else:
+            checked(self, method, options)
         return planned(self, method, options, [len(tokens) for tokens in texts], memory, batch_size)
 
     def compare(
         self,
         text: Any,
-        methods: Sequence[str] | None = None,
+        methods: str | Sequence[str] | None = None,
         target: Any = None,
         *,
         faithfulness: bool = True,

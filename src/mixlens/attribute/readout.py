@@ -12,7 +12,7 @@ from torch import Tensor
 from mixlens.attribute.objective import quantity
 from mixlens.attribute.target import Quantity, Target
 from mixlens.capture.text import Tokens
-from mixlens.errors import TargetError, UnknownOption, did_you_mean
+from mixlens.errors import NotFinite, TargetError, UnknownOption, did_you_mean
 
 Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
 Rows = int | Literal["mean", "max"]
@@ -182,7 +182,7 @@ def _pooled_row(head: Head, tokens: Tokens) -> Rows:
 
 
 def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answer:
-    """The target with index and label filled in, the rows, and what the model says. Raises TargetError.
+    """The target with index and label filled in, the rows, and what the model says. Raises TargetError, NotFinite.
 
     `logits`: (class,) at the read-out position; for question answering start and end logits, each (token,).
     """
@@ -195,6 +195,11 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
             )
         assert read.row is not None
         return Answer(target, (), (read.row,), {})
+    if any(bool((z.isnan() | z.isposinf()).any() or not z.isfinite().any()) for z in logits):
+        raise NotFinite(
+            "expected finite logits, the head gives NaN or infinity; a weight holds some (load an intact checkpoint), "
+            "or half precision overflowed (load the model in float32)"
+        )
     if head.task == "question":
         return _span(read, logits)
     (z,) = logits

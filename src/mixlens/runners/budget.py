@@ -190,6 +190,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
     width = int(getattr(base.config, "head_dim", None) or dim // heads)
     inner = int(getattr(base.config, "intermediate_size", None) or getattr(base.config, "n_inner", None) or 4 * dim)
     head = lens.model.get_output_embeddings() if hasattr(lens.model, "get_output_embeddings") else None
+    steps = options.get("steps", 100)
     return Cost(
         needs=needs,
         layers=layer_count(lens.model, spec),
@@ -202,7 +203,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
         half=item < 4,
         masked=lens.head.causal,
         own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
-        steps=int(options.get("steps", 100)),
+        steps=steps if isinstance(steps, int) and steps > 0 else 100,  # what it may be is the method's to say
         per_head=bool(options.get("per_head")),
     )
 

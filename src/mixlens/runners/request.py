@@ -22,6 +22,14 @@ from mixlens.results import Attribution
 from mixlens.runners import budget
 from mixlens.runners.passes import Progress
 
+COMMON = {"readout": None, "normalize": True}  # what every attribution may be asked
+_OF_TARGETS = ("foil", "of", "position")
+_WANTED: Mapping[type, tuple[str, tuple[type, ...]]] = {  # by the type of an option's default
+    bool: ("True or False", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Request:
@@ -56,9 +64,8 @@ def request(
     memory: Any = None,
 ) -> Request:
     """A checked Request. Raises UnknownMethod, UnknownOption, Undefined, TargetError, OverBudget."""
-    chosen = method(name).for_spec(lens.spec)
+    chosen = checked(lens, name, asked)
     own = chosen.options()
-    refuse_unknown(name, asked, {**own, "readout": None, "normalize": True})
     lengths = [len(tokens) for tokens in texts]
     size, sizes = budget.within(lens, name, budget.of_attribution(chosen), asked, lengths, memory, batch_size)
     return Request(
@@ -78,6 +85,13 @@ def request(
     )
 
 
+def checked(lens: Any, name: str, asked: Mapping[str, Any]) -> Method:
+    """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
+    chosen = method(name).for_spec(lens.spec)
+    refuse_unknown(name, asked, {**chosen.options(), **COMMON})
+    return chosen
+
+
 def mixing_facts(name: str, options: Mapping[str, Any], order: Order) -> Mixing:
     """The table's line of a mixing method. Raises UnknownMethod, UnknownOption, Undefined."""
     if name not in MIXING:
@@ -93,11 +107,15 @@ def mixing_facts(name: str, options: Mapping[str, Any], order: Order) -> Mixing:
 
 
 def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Raises UnknownOption for an option that the method would ignore."""
-    for option in options:
+    """Raises UnknownOption for an option that the method would ignore, flags and numbers that are none."""
+    for option, value in options.items():
         if option not in known:
             has = f"its options are {', '.join(sorted(known))}" if known else "it has none"
-            raise UnknownOption(f"{name} would ignore the option {option!r}; {has}")
+            hint = f"; a target says it: mixlens.Target(..., {option}=...)" if option in _OF_TARGETS else ""
+            raise UnknownOption(f"{name} would ignore the option {option!r}{hint}; {has}")
+        wanted = _WANTED.get(type(known[option]))
+        if wanted is not None and type(value) not in wanted[1]:
+            raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
 
 
 @cache

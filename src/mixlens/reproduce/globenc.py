@@ -10,7 +10,7 @@ from mixlens.architectures.match import layer_modules, submodule
 from mixlens.evaluation import Table
 from mixlens.measure.ranks import correlation, rank_correlation
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
-from mixlens.reproduce.study import Study
+from mixlens.reproduce.study import Row, Study
 
 # The eight rows of Table 1: name in the paper -> method here. All are rolled out; none gets a residual added.
 MAPS = {
@@ -141,30 +141,32 @@ def figure4(study: Study) -> Findings:
     rows = study.rows("sst2/dev.jsonl", at_most=min(256, study.costly or 256))
     compared = {"N_RES": "norm_res", "N_RESLN": "norm_resln", "N_ENC": "globenc"}
     statistics = {"Pearson": correlation, "Spearman": rank_correlation}
-    found: dict[tuple[str, str, int], list[float]] = {}
-    for number, row in enumerate(rows, 1):
+
+    def correlations(row: Row) -> list[float]:
+        """Mean over a map's rows, of every layer by every method by every statistic."""
+        maps = {m: lens.mixing(row["text"], method=m).scores.double().numpy() for m in compared.values()}
         references = lens.mixing(row["text"], method="hta_x_input").scores.double().numpy()
-        for label, method in compared.items():
-            maps = lens.mixing(row["text"], method=method).scores.double().numpy()
-            for layer, (ours, theirs) in enumerate(zip(maps, references, strict=True)):
-                for kind, statistic in statistics.items():
-                    each = [statistic(a, b) for a, b in zip(ours, theirs, strict=True)]
-                    found.setdefault((kind, label, layer), []).append(float(np.nanmean(each)))
-        if study.progress is not None:
-            study.progress("figure4", number, len(rows))
-    count = 1 + max(layer for _, _, layer in found)
-    layers = tuple(str(layer + 1) for layer in range(count))
+        return [
+            float(np.nanmean([statistic(a, b) for a, b in zip(maps[method][k], references[k], strict=True)]))
+            for statistic in statistics.values()
+            for method in compared.values()
+            for k in range(len(references))
+        ]
+
+    found = study.each("globenc-hta", "sst2", rows, correlations)
+    found = found.reshape(len(rows), len(statistics), len(compared), -1)
+    layers = tuple(str(layer + 1) for layer in range(found.shape[-1]))
     panels = [
         Panel(
             f"{kind} of a layer's map rows with HTA x input",
             tuple(compared),
             layers,
-            {(m, k): np.array(found[kind, m, int(k) - 1]) for m in compared for k in layers},
+            {(m, k): found[:, s, c, int(k) - 1] for c, m in enumerate(compared) for k in layers},
             shape="lines",
             level=0.99,
             resamples=study.resamples,
         )
-        for kind in statistics
+        for s, kind in enumerate(statistics)
     ]
     claims = [
         panel.beats(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,11 @@ from numpy.typing import NDArray
 import mixlens
 from mixlens.errors import DataError
 from mixlens.evaluation import Table, evaluate
+from mixlens.evaluation.chunk import Record
+from mixlens.evaluation.facts import model_facts, versions
+from mixlens.evaluation.log import Log, Mark, lines
 from mixlens.reproduce.findings import Method
+from mixlens.tasks import digest
 
 Row = dict[str, Any]
 Progress = Callable[[str, int, "int | None"], None]
@@ -85,12 +90,31 @@ class Study:
             data,
             methods,
             measures,
-            self.runs / (part if self.limit is None else f"{part}-limit{self.limit}"),
+            self._folder(part),
             batch_size=how.pop("batch_size", self.batch_size),
             resamples=self.resamples,
             progress=report,
             **how,
         )
+
+    def each(
+        self, part: str, role: str, rows: Sequence[Row], numbers: Callable[[Row], Sequence[float]]
+    ) -> NDArray[np.float64]:
+        """(row, number): what `numbers` finds in each row, kept in a folder row by row; a killed run goes on there."""
+        folder = self._folder(part)
+        known = hashlib.sha256(b"\n".join(digest(row) for row in rows)).hexdigest()
+        log = Log(folder, {"model": model_facts(self.lens(role)), "rows": known, "versions": versions()})
+        try:
+            for at in range(len(log.marks), len(rows)):
+                log.append([Record(at, str(at), [float(v) for v in numbers(rows[at])])], Mark(at, 0, True, at + 1, ""))
+                if self.progress is not None:
+                    self.progress(part, at + 1, len(rows))
+        finally:
+            log.close()
+        return np.array([line["v"] for line in lines(folder)], dtype=np.float64)
+
+    def _folder(self, part: str) -> Path:
+        return self.runs / (part if self.limit is None else f"{part}-limit{self.limit}")
 
     def split(
         self,

@@ -19,6 +19,7 @@ from mixlens.architectures import base_model
 from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.run import layer_count
+from mixlens.decompose.compiled import lanes
 from mixlens.decompose.terms import ROW_BYTES, VECTOR_BYTES
 from mixlens.decompose.zeroing import STEP_BYTES
 from mixlens.errors import OverBudget, UnknownOption
@@ -27,6 +28,7 @@ from mixlens.mixing import MIXING
 
 HELD_BYTES = 256 << 20  # see mixing/hta.py and runners/jacobian.py
 BASE_BYTES = 24 << 20  # what Python, torch's threads and the allocator take beside the tensors
+COMPILER_BYTES = 64 << 20  # LLVM itself, from the first loop on (decompose/compiled.py)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -113,6 +115,7 @@ class Cost:
     own_jacobians: int = 0  # rows of a token's Jacobians, where every token has its own (a norm before the attention)
     steps: int = 100
     per_head: bool = False
+    compiled: bool = False  # loops are compiled in the call, if it is the first
 
     @property
     def weights(self) -> int:
@@ -157,7 +160,8 @@ class Cost:
         vectors = min(VECTOR_BYTES, n * self.heads * self.dim * self.item)
         blocks = {"finish": 4 * STEP_BYTES + 3 * rows, "rows": 4 * HELD_BYTES, "jacobian": 6 * HELD_BYTES}
         fixed = blocks.get(self.needs, 4 * rows + 2 * vectors)
-        return BASE_BYTES + fixed + self.vocabulary * 8 + (2 * self.weights * 4 if self.half else 0)
+        compiler = COMPILER_BYTES if self.compiled else 0
+        return BASE_BYTES + compiler + fixed + self.vocabulary * 8 + (2 * self.weights * 4 if self.half else 0)
 
     def passes(self, n: int) -> float:
         """Forward passes over a text of n tokens that the whole call costs, about."""
@@ -205,6 +209,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
         own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
         steps=steps if isinstance(steps, int) and steps > 0 else 100,  # what it may be is the method's to say
         per_head=bool(options.get("per_head")),
+        compiled=needs == "decompose" and item == 4 and lens.model.device.type == "cpu" and lanes() > 0,
     )
 
 

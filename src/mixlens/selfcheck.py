@@ -146,9 +146,14 @@ def supports(spec: Spec) -> dict[str, str | None]:
     return out
 
 
+def bad_weights(model: Any) -> list[str]:
+    """The parameters that hold NaN or infinity."""
+    return [n for n, p in model.named_parameters() if not bool(torch.isfinite(p).all())]
+
+
 def not_finite(model: Any, where: str) -> NotFinite:
     """The error for NaN or infinity, with the parameters that hold it."""
-    bad = [n for n, p in model.named_parameters() if not bool(torch.isfinite(p).all())]
+    bad = bad_weights(model)
     if bad:
         return NotFinite(
             f"expected finite weights, {bad[0]} holds NaN or infinity ({len(bad)} such parameters); "

@@ -9,20 +9,27 @@ from typing import Any
 import torch
 
 from mixlens.attribute.kinds import Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
+from mixlens.errors import NotFinite
 from mixlens.results import Attribution
 from mixlens.runners import graph, jacobian, maps, occlusion, path, relevance
 from mixlens.runners.request import Request
+from mixlens.selfcheck import bad_weights, not_finite
 
 Runner = Callable[[Any, Request], list[Attribution]]
 
 
 def _outside_inference(runner: Runner) -> Runner:
-    """The runner as it is without the caller's inference mode, whose tensors cannot be differentiated."""
+    """The runner without the caller's inference mode, whose tensors cannot be differentiated; NaN weights are named."""
 
     @wraps(runner)
     def run(lens: Any, ask: Request) -> list[Attribution]:
         with torch.inference_mode(False):
-            return runner(lens, ask)
+            try:
+                return runner(lens, ask)
+            except NotFinite:
+                if bad_weights(lens.model):
+                    raise not_finite(lens.model, "a weight") from None
+                raise
 
     return run
 

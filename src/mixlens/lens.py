@@ -17,7 +17,7 @@ from mixlens.errors import InputError, ModelError, UnknownOption
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import RUNNERS
-from mixlens.runners.budget import Plan, of_mixing, planned, within
+from mixlens.runners.budget import Plan, of_attribution, of_mixing, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, through
 from mixlens.runners.request import checked, mixing_facts, request
@@ -149,9 +149,10 @@ class Lens:
         texts, _ = self._encode(text, truncate)
         if method in MIXING and method not in ATTRIBUTIONS:
             mixing_facts(method, options, self.spec.order)
+            needs = of_mixing(method)
         else:
-            checked(self, method, options)
-        return planned(self, method, options, [len(tokens) for tokens in texts], memory, batch_size)
+            needs = of_attribution(checked(self, method, options))
+        return planned(self, method, needs, options, [len(tokens) for tokens in texts], memory, batch_size)
 
     def compare(
         self,

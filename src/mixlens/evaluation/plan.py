@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from mixlens.attribute import Gradient, Method, Path, Preset, Random, method
+from mixlens.attribute import Gradient, Method, Path, Preset, Random
 from mixlens.capture.run import layer_count
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.facts import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
-from mixlens.runners.request import COMMON, refuse_unknown
+from mixlens.runners.request import checked
 
 METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 NULL = "random"
@@ -180,8 +180,7 @@ def levels(yardstick: Yardstick) -> int:
 
 
 def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
-    facts = method(name).for_spec(lens.spec)
-    refuse_unknown(name, own, {**facts.options(), **COMMON})
+    facts = checked(lens, name, own)
     if deep is None or isinstance(facts, Random) or not _layered(facts, deep):
         return Job(name, dict(own), facts)
     return Job(name, dict(own), facts, cast(Any, deep), tuple(range(layer_count(lens.model, lens.spec))))

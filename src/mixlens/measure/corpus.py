@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from mixlens.measure.kinds import Spread
-from mixlens.measure.statistics import two_sided, weights
+from mixlens.measure.statistics import interval, two_sided, weights
 
 _BLOCK = 4096  # texts at a time: of many, no copy of all is made
 _NAN = float("nan")
@@ -78,6 +78,4 @@ def anisotropy_spread(
         return Spread(0, _NAN, _NAN, _NAN, _NAN, _NAN)
     blocks = weights(len(counts), resamples, draw_seed)
     found = np.concatenate([anisotropy_draws(sums, counts, block) for block in blocks])
-    found = found[~np.isnan(found)]
-    low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2)) if len(found) else (_NAN, _NAN)
-    return Spread(n, value, float(low), float(high), 0.0, two_sided(found, n))
+    return Spread(n, value, *interval(found, level), 0.0, two_sided(found[~np.isnan(found)], n))

@@ -105,11 +105,14 @@ def resampled(
 
     NaN for no text; a draw for which the function is NaN is left out. Raises UnknownOption.
     """
+    draws = (function(draw) for block in weights(n, resamples, seed) for draw in block) if n else ()
+    return interval(np.array(list(draws)), level)
+
+
+def interval(draws: Float[np.ndarray, " draw"], level: float = 0.95) -> tuple[float, float]:
+    """The middle share `level` of what was drawn, NaN left out; NaN for nothing. Raises UnknownOption."""
     tails = _tails(level)
-    if n == 0:
-        return _NAN, _NAN
-    found = np.array([function(draw) for block in weights(n, resamples, seed) for draw in block])
-    found = found[~np.isnan(found)]
+    found = draws[~np.isnan(draws)]
     low, high = np.quantile(found, tails) if len(found) else (_NAN, _NAN)
     return float(low), float(high)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from mixlens.architectures import base_model
-from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
+from mixlens.attribute import Method, Preset
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.run import layer_count
 from mixlens.decompose.compiled import lanes
@@ -194,7 +194,6 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
     width = int(getattr(base.config, "head_dim", None) or dim // heads)
     inner = int(getattr(base.config, "intermediate_size", None) or getattr(base.config, "n_inner", None) or 4 * dim)
     head = lens.model.get_output_embeddings() if hasattr(lens.model, "get_output_embeddings") else None
-    steps = options.get("steps", 100)
     return Cost(
         needs=needs,
         layers=layer_count(lens.model, spec),
@@ -207,7 +206,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
         half=item < 4,
         masked=lens.head.causal,
         own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
-        steps=steps if isinstance(steps, int) and steps > 0 else 100,  # what it may be is the method's to say
+        steps=max(1, options.get("steps", 100)),  # none is refused by the method
         per_head=bool(options.get("per_head")),
         compiled=needs == "decompose" and item == 4 and lens.model.device.type == "cpu" and lanes() > 0,
     )
@@ -224,13 +223,9 @@ def of_attribution(chosen: Method) -> str:
 
 
 def planned(
-    lens: Any, name: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
+    lens: Any, name: str, needs: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
 ) -> Plan:
-    """The Plan of a call of a method's name on texts of these lengths. Raises UnknownMethod, UnknownOption."""
-    if name in MIXING and name not in ATTRIBUTIONS:
-        needs = of_mixing(name)
-    else:
-        needs = of_attribution(method(name).for_spec(lens.spec))
+    """The Plan of a call of a method of this class on texts of these lengths. Raises UnknownOption."""
     return _plan(name, _cost(lens, needs, options), lengths, bytes_of(memory, lens.model.device), batch_size)
 
 

@@ -182,7 +182,7 @@ def random_scores(lens: Any, ask: Request) -> list[Attribution]:
     """Uniform random scores; a text has its own whatever its batch."""
     assert isinstance(ask.method, Random)
     seed = ask.options.get("seed", 0)
-    if not isinstance(seed, int) or seed < 0:
+    if seed < 0:
         raise UnknownOption(f"expected seed= a whole number of 0 or more for {ask.name}, got {seed!r}")
     ran = lens.through(ask.texts, None, batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers)
     out = []

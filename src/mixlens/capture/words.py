@@ -77,7 +77,7 @@ def units(tokens: Tokens) -> tuple[Unit, ...]:
         last, reach = (seg, final), max(end, reach if same else -1)
     if blank:
         _close(out, blank, joins=last is not None and last[0] == tokens.spans[blank[0]][0])  # type: ignore[index]
-    return tuple(_unit(tokens, indices) for indices in out)
+    return tuple(_unit(tokens, indices, homes) for indices in out)
 
 
 def _close(out: list[list[int]], blank: list[int], joins: bool) -> None:
@@ -88,13 +88,14 @@ def _close(out: list[list[int]], blank: list[int], joins: bool) -> None:
         out.append(list(blank))
 
 
-def _unit(tokens: Tokens, indices: list[int]) -> Unit:
+def _unit(tokens: Tokens, indices: list[int], homes: list[list[int]]) -> Unit:
     spans = [s for i in indices if tokens.spans and (s := tokens.spans[i]) is not None]
     if not spans:
         return Unit(tokens.pieces[indices[0]], tuple(indices), special=tokens.special[indices[0]])
     seen = [s for s in spans if s[1] < s[2]] or spans  # blanks count, but don't widen the word
     seg, start, end = seen[0][0], min(s[1] for s in seen), max(s[2] for s in seen)
-    while end < len(tokens.text[seg]) and category(tokens.text[seg][end]).startswith("M"):
+    home = homes[seg]
+    while end < len(home) and home[end] == home[end - 1] and category(tokens.text[seg][end]).startswith("M"):
         end += 1  # an accent that the tokenizer strips is no letter less of the word
     return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end)
 

@@ -75,7 +75,7 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
 # Gradients and relevance of all layers at once. Paths, changed texts and global Jacobians take minutes at 384 tokens.
-WHOLE = [name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backward", "relevance", "pair")]
+WHOLE = [name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backward", "relevance", "last relevance", "pair")]
 
 
 @linux

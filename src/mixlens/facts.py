@@ -20,6 +20,7 @@ COST = {
     "occlusion": "one pass a token",
     "rows": "one pass forward, and one backward a dimension of the hidden states",
     "relevance": "one pass forward, one backward, and relevance through every layer",
+    "last relevance": "one pass forward, and relevance down to the last layer's attention",
 }
 
 

@@ -146,7 +146,25 @@ def test_against_a_literal_walk(index: int) -> None:
     got = lens("bert", "sequence").attribute(ids, "partial_lrp", target=index, normalize=False)
     relevance, start = literal(model("bert", "sequence"), ids, index)
     torch.testing.assert_close(got.scores, relevance[-1].clamp_min(0).mean(0)[0], rtol=1e-7, atol=1e-9)
-    assert float(start.sum()) == pytest.approx(got.meta["conserved"], abs=1e-6) == pytest.approx(1, abs=1e-4)
+    every = lens("bert", "sequence").attribute(ids, "trans_att", target=index)
+    for one in (got, every):
+        assert float(start.sum()) == pytest.approx(one.meta["conserved"], abs=1e-6) == pytest.approx(1, abs=1e-4)
+
+
+def test_partial_lrp_goes_no_further_than_the_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    whole = relevance.to_attention
+
+    def counted(*args: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        seen.append(1)
+        return whole(*args)
+
+    monkeypatch.setattr(relevance, "to_attention", counted)
+    bert = lens("bert", "sequence")
+    bert.attribute([5, 17, 8], "partial_lrp")
+    assert len(seen) == 1
+    bert.attribute([5, 17, 8], "trans_att")
+    assert len(seen) == 1 + bert.model.config.num_hidden_layers
 
 
 class Scaled(torch.nn.Linear):
@@ -157,13 +175,14 @@ class Scaled(torch.nn.Linear):
 
 
 @pytest.mark.parametrize("part", ["attention.output.dense", "intermediate.dense", "output.dense"])
-def test_relevance_that_is_lost_is_an_error(part: str) -> None:
+@pytest.mark.parametrize(("layer", "methods"), [(1, ["trans_att"]), (-1, ["trans_att", "partial_lrp"])])
+def test_relevance_that_is_lost_is_an_error(part: str, layer: int, methods: list[str]) -> None:
     changed = make("bert", "sequence")
-    changed.bert.encoder.layer[1].get_submodule(part).__class__ = Scaled
+    changed.bert.encoder.layer[layer].get_submodule(part).__class__ = Scaled
     other = mixlens.load(changed)
     assert other.attribute([5, 17, 8], "alti").scores.isfinite().all()  # an exact decomposition all the same
-    for method in ("trans_att", "partial_lrp"):
-        with pytest.raises(ModelError, match=r"relevance of the input to sum to 1 for .*, got .*use grad_sam"):
+    for method in methods:
+        with pytest.raises(ModelError, match=r"relevance to sum to 1 on its way down for .*, got .*use grad_sam"):
             other.attribute([5, 17, 8], method)
 
 

@@ -119,14 +119,18 @@ class Gradient(Method):
 
 @dataclass(frozen=True)
 class Relevance(Method):
-    """A pure function of attention, its gradients and its relevance in every layer (Chefer 2021)."""
+    """A pure function of attention, its relevance and (but for "last") its gradients (Chefer 2021).
+
+    `reads`: in every layer ("all"), or the relevance of the last layer's alone, so that it goes no further ("last").
+    """
 
     function: Callable[..., gradients.Scores] = relevance.trans_att
+    reads: Literal["all", "last"] = "all"
     class_specific: bool = True
 
     @property
     def needs(self) -> str:
-        return "relevance"
+        return "relevance" if self.reads == "all" else "last relevance"
 
     def options(self) -> dict[str, Any]:
         return options_of(self.function)

@@ -106,6 +106,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "relevance of the last layer's attention, clamped, read-out row",
         "Voita 2019",
         function=relevance.partial_lrp,
+        reads="last",
     ),
     Relevance(
         "trans_att",

@@ -52,7 +52,10 @@ class LayerParts:
 
 @dataclass(frozen=True, eq=False)
 class TextRelevance:
-    """One text: attention, its gradients and its relevance of every layer (head, query, key), and the read-out rows."""
+    """One text: attention, its gradients and its relevance (head, query, key) of the layers asked about, lowest first.
+
+    `rows`: the read-out rows. Without gradients where the method reads none.
+    """
 
     weights: Sequence[Tensor]
     weight_gradients: Sequence[Tensor]
@@ -117,10 +120,10 @@ def join(x: Tensor, *parts: Tensor) -> Tensor:
     return divide(x, x) * sum(parts)
 
 
-def through_layer(
+def to_attention(
     r: Float[Tensor, "token dim"], p: LayerParts, weights: Float[Tensor, "head query key"]
-) -> tuple[Float[Tensor, "token dim"], Float[Tensor, "head query key"]]:
-    """Relevance of the layer's input and of its attention weights, where its output has r."""
+) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head token width"], Float[Tensor, "token dim"]]:
+    """Relevance of the attention weights, of the values and of the residual stream, where the layer's output has r."""
     from_ffn, residual = through_sum(r, p.down.y, p.middle)
     from_ffn = through_linear(through_linear(from_ffn, p.down), p.up)
     r = join(p.middle, from_ffn, residual)
@@ -128,6 +131,17 @@ def through_layer(
     heads = len(weights)
     context = split(through_linear(from_attention, p.out), heads)
     attention, value = through_product(context, weights, split(p.value.y, heads))
+    return attention, value, residual
+
+
+def to_input(
+    attention: Float[Tensor, "head query key"],
+    value: Float[Tensor, "head token width"],
+    residual: Float[Tensor, "token dim"],
+    p: LayerParts,
+) -> Float[Tensor, "token dim"]:
+    """Relevance of the layer's input from what `to_attention` found."""
+    heads = len(attention)
     # Softmax, scaling and an all-open mask: identity.
     query, key = through_product(attention, split(p.query.y, heads), split(p.key.y, heads).transpose(1, 2))
     parts = (
@@ -135,7 +149,7 @@ def through_layer(
         through_linear(merge(key.transpose(1, 2)), p.key),
         through_linear(merge(value), p.value),
     )
-    return join(p.x, join(p.x, *parts), residual), attention
+    return join(p.x, join(p.x, *parts), residual)
 
 
 def split(t: Float[Tensor, "token dim"], heads: int) -> Float[Tensor, "head token width"]:
@@ -150,11 +164,12 @@ def merge(t: Float[Tensor, "head token width"]) -> Float[Tensor, "token dim"]:
 
 def propagate(
     index: int, head: Sequence[Linear], layers: Sequence[LayerParts], weights: Sequence[Float[Tensor, "head query key"]]
-) -> tuple[Float[Tensor, "token dim"], list[Float[Tensor, "head query key"]]]:
-    """Relevance of the first layer's input, and of every layer's attention, where class `index` has 1.
+) -> tuple[float, list[Float[Tensor, "head query key"]]]:
+    """What is left of the relevance at the attention of `layers[0]`, and the relevance of every layer's attention.
 
-    `head`: the classifier's linear maps in the order they ran, on the first token's vector. `weights`: the layers'
-    attention. The relevance of the input sums to 1: every rule conserves it.
+    Class `index` has relevance 1. `head`: the classifier's linear maps in the order they ran, on the first token's
+    vector. `layers`: the upper layers, as many as are asked about; `weights`: their attention. Every rule conserves
+    relevance, so attention, values and residual stream of the lowest layer have 1 together.
     """
     r = torch.zeros_like(head[-1].y)
     r[..., index] = 1
@@ -162,11 +177,13 @@ def propagate(
         r = through_linear(r, linear)
     tokens = torch.zeros_like(layers[-1].x)
     tokens[0] = r.reshape(-1)
-    found = []
-    for parts, a in zip(reversed(layers), reversed(weights), strict=True):
-        tokens, attention = through_layer(tokens, parts, a)
-        found.append(attention)
-    return tokens, found[::-1]
+    found: list[Tensor] = []
+    for k in reversed(range(len(layers))):
+        parts = to_attention(tokens, layers[k], weights[k])
+        found.append(parts[0])
+        if k > 0:
+            tokens = to_input(*parts, layers[k])
+    return float(sum(part.sum() for part in parts)), found[::-1]
 
 
 def partial_lrp(text: TextRelevance, *, zero_cls: bool = False) -> Scores:

@@ -141,7 +141,7 @@ class Cost:
             "relevance": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
             "rows": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
         }
-        own["path"], own["pair"] = own["backward"], 2 * own["backward"]
+        own["path"], own["pair"], own["last relevance"] = own["backward"], 2 * own["backward"], own["relevance"]
         return self.layer_bytes(n) + own.get(self.needs, 0)
 
     def kept_bytes(self, n: int) -> int:
@@ -178,6 +178,7 @@ class Cost:
         whole = {
             "backward": 2.5,
             "relevance": 6,
+            "last relevance": 1.5,
             "pair": 6,
             "path": 3 * self.steps,
             "occlusion": n,

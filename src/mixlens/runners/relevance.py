@@ -45,6 +45,8 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
         ran[id(module)] = _linear(module, x, y)
 
     def also(seen: LayerPass) -> None:
+        if method.reads == "last":
+            layers.clear()
         layers.append(_parts(lens.spec, seen, ran))
         ran.clear()
 
@@ -56,15 +58,14 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
     with torch.enable_grad():
         assert logits is not None
         value = said.value(logits, "logit")
-        gradients = torch.autograd.grad(value, g.weights)
+        gradients = torch.autograd.grad(value, g.weights) if method.reads == "all" else ()
     with torch.no_grad():
         head = list(ran.values())
-        weights = [_wide(a[0].detach()) for a in g.weights]
-        start, relevance = propagate(said.indices[0], head, layers, weights)
-        kept = float(start.sum())
+        weights = [_wide(a[0].detach()) for a in g.weights[-len(layers) :]]
+        kept, relevance = propagate(said.indices[0], head, layers, weights)
         if not abs(kept - 1) <= LOST.get(lens.model.dtype, LOST_ELSE):
             raise ModelError(
-                f"expected the relevance of the input to sum to 1 for {ask.name}, got {kept:.3f}: the model computes "
+                f"expected the relevance to sum to 1 on its way down for {ask.name}, got {kept:.3f}: the model computes "
                 "something that the rules do not know, or precision is lost; load it in float64, or use grad_sam"
             )
         text = TextRelevance(

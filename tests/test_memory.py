@@ -75,7 +75,9 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
 # Gradients and relevance of all layers at once. Paths, changed texts and global Jacobians take minutes at 384 tokens.
-WHOLE = [name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backward", "relevance", "last relevance", "pair")]
+WHOLE = [
+    name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backward", "relevance", "last relevance", "pair")
+]
 
 
 @linux
@@ -147,9 +149,9 @@ def test_a_plan_says_what_a_call_takes():
 def test_one_text_that_takes_many_passes_still_has_them_in_batches(kind, method, options, monkeypatch):
     seen, real = [], RUNNERS[kind]
 
-    def look(lens: mixlens.Lens, ask: Request) -> list[mixlens.Attribution]:
-        seen.append(ask.batch_size)
-        return real(lens, ask)
+    def look(lens: mixlens.Lens, asks: list[Request]) -> list[list[mixlens.Attribution]]:
+        seen.extend(ask.batch_size for ask in asks)
+        return real(lens, asks)
 
     monkeypatch.setitem(RUNNERS, kind, look)
     families.lens("bert", "sequence").attribute(families.text(), method, batch_size=7, **options)

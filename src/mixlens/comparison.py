@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixlens.attribute import ATTRIBUTIONS, Preset, method
-from mixlens.attribute.readout import answer, check_target, reading
+from mixlens.attribute.readout import answer, check_target, reading, targets_of
+from mixlens.attribute.target import Target
+from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, LayerMaps, PathLike
+from mixlens.runners import Request, attributions, together
+from mixlens.runners.passes import Progress
 from mixlens.runners.removal import asked_about, changed, left, log_probability
+from mixlens.runners.request import request
 
 if TYPE_CHECKING:
     import pandas
@@ -95,7 +100,8 @@ def compare(
     *,
     faithfulness: bool = True,
     maps: bool = False,
-    **how: Any,
+    truncate: bool = False,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Explain `text` by each method. A method that is not defined for this model is skipped, with the reason.
 
@@ -104,26 +110,44 @@ def compare(
 
     Raises InputError for a list of texts, Undefined when no method is left; unknown names raise.
     """
-    found: dict[str, Attribution] = {}
-    skipped: dict[str, str] = {}
-    if isinstance(methods, str):
-        methods = [methods]
-    for name in ATTRIBUTIONS if methods is None else methods:
-        try:
-            result = lens.attribute(text, method=name, target=target, **how)
-        except Undefined as error:
-            skipped[name] = str(error)
-            continue
-        if isinstance(result, list):
-            raise InputError(f"expected one text to compare methods on, got {len(result)}; compare them one by one")
-        found[name] = result
-    if methods is not None and not methods:
+    names = [methods] if isinstance(methods, str) else list(ATTRIBUTIONS if methods is None else methods)
+    if not names:
         raise UnknownOption("expected at least one method to compare, got none; see mixlens.methods()")
+    texts, single = lens._encode(text, truncate)
+    if not single:
+        raise InputError(f"expected one text to compare methods on, got {len(texts)}; compare them one by one")
+    found, skipped = _attributions(lens, texts, names, targets_of(target, 1, True), progress)
     if not found:
         raise Undefined(f"none of the methods is defined for this model: {skipped}")
     numbers = _faithfulness(lens, found, target) if faithfulness else {}
-    layers = _maps(lens, text, found, how) if maps else {}
+    layers = _maps(lens, text, found, {"truncate": truncate, "progress": progress}) if maps else {}
     return Comparison(found, skipped, numbers, layers)
+
+
+def _attributions(
+    lens: Any, texts: Sequence[Tokens], names: Sequence[str], targets: Sequence[Target], progress: Progress | None
+) -> tuple[dict[str, Attribution], dict[str, str]]:
+    """Each method's Attribution in the order of the names, those that share a pass together; and who has none, why."""
+    asks: dict[str, Request] = {}
+    found: dict[str, Attribution] = {}
+    skipped: dict[str, str] = {}
+    for name in names:
+        try:
+            asks[name] = request(lens, name, {}, targets, texts, 32, progress)
+        except Undefined as error:
+            skipped[name] = str(error)
+    able = list(asks)
+    for numbers in together([(ask.method, {}) for ask in asks.values()]):
+        some = [able[i] for i in numbers]
+        try:
+            found |= zip(some, (one for (one,) in attributions(lens, [asks[name] for name in some])), strict=True)
+        except Undefined:
+            for name in some:  # whose fault was it?
+                try:
+                    ((found[name],),) = attributions(lens, [asks[name]])
+                except Undefined as error:
+                    skipped[name] = str(error)
+    return ({name: found[name] for name in names if name in found}, {n: skipped[n] for n in names if n in skipped})
 
 
 def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> dict[str, Faithfulness]:

@@ -16,7 +16,7 @@ from mixlens.comparison import Comparison, compare
 from mixlens.errors import InputError, ModelError, UnknownOption
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.results import Attribution, LayerMaps
-from mixlens.runners import RUNNERS
+from mixlens.runners import attributions
 from mixlens.runners.budget import Plan, of_attribution, of_mixing, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, through
@@ -128,7 +128,7 @@ class Lens:
         texts, single = self._encode(text, truncate)
         wanted = targets_of(target, len(texts), single)
         ask = request(self, method, options, wanted, texts, batch_size, progress, memory)
-        out = RUNNERS[type(ask.method)](self, ask)
+        (out,) = attributions(self, [ask])
         return out[0] if single else out
 
     def plan(
@@ -171,8 +171,8 @@ class Lens:
         n^2 / 2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
         ModelError.
         """
-        how: dict[str, Any] = {"truncate": truncate, "progress": progress}
-        return compare(self, text, methods, target, faithfulness=faithfulness, maps=maps, **how)
+        how: dict[str, Any] = {"faithfulness": faithfulness, "maps": maps, "truncate": truncate}
+        return compare(self, text, methods, target, **how, progress=progress)
 
     @_plain
     def mixing_ratio(

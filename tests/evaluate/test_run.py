@@ -12,10 +12,11 @@ import torch
 from scipy import stats
 
 import mixlens
+from mixlens.attribute import ATTRIBUTIONS, Preset
 from mixlens.attribute.target import Target
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation import explain
-from mixlens.runners import RUNNERS
+from mixlens.runners import attributions
 from models.families import MASK, make
 from models.words import tokenizer
 
@@ -232,14 +233,11 @@ def test_rationales(lens: mixlens.Lens) -> None:
 def test_nothing_is_computed_twice(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def counted(runner: Any) -> Any:
-        def run(lens: Any, ask: Any) -> Any:
-            asked.append(ask.name)
-            return runner(lens, ask)
+    def counted(lens: Any, asks: Any) -> Any:
+        asked.extend(ask.name for ask in asks)
+        return attributions(lens, asks)
 
-        return run
-
-    monkeypatch.setattr(explain, "RUNNERS", {kind: counted(runner) for kind, runner in RUNNERS.items()})
+    monkeypatch.setattr(explain, "attributions", counted)
     methods = ["alti", ("again", "alti", {}), "saliency", "random"]
     table = mixlens.evaluate(lens, TEXTS, methods, ["spearman", "spearman:alti", "aopc", "sufficiency", "log_odds"])
     assert sorted(asked) == ["alti", "random", "saliency"]
@@ -280,24 +278,34 @@ def test_bad_examples_are_recorded(lens: mixlens.Lens, tmp_path: Path) -> None:
     assert np.isnan(table.values("aopc", "alti")[1:6]).all()
 
 
-def test_a_method_that_fails_on_one_text(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = dict(RUNNERS)
+@pytest.mark.parametrize("method", ["alti", "grads"])  # alone, and in the pass of saliency
+def test_a_method_that_fails_on_one_text(method: str, lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(lens: Any, asks: Any) -> Any:
+        if any(ask.name == method for ask in asks) and any(len(t) == 4 for t in asks[0].texts):
+            raise RuntimeError("out of\nmemory")
+        return attributions(lens, asks)
 
-    def broken(runner: Any) -> Any:
-        def run(lens: Any, ask: Any) -> Any:
-            if ask.name == "alti" and any(len(t) == 4 for t in ask.texts):
-                raise RuntimeError("out of\nmemory")
-            return runner(lens, ask)
-
-        return run
-
-    monkeypatch.setattr(explain, "RUNNERS", {kind: broken(runner) for kind, runner in whole.items()})
-    table = mixlens.evaluate(lens, TEXTS, ["alti", "saliency"], ["spearman", "aopc"])
-    row = table.row("spearman", "alti")
+    monkeypatch.setattr(explain, "attributions", broken)
+    table = mixlens.evaluate(lens, TEXTS, [method, "saliency"], ["spearman", "aopc"])
+    row = table.row("spearman", method)
     assert (row.n, row.n_errors, table.row("spearman", "saliency").n_errors) == (3, 1, 0)
-    assert np.isnan(table.values("aopc", "alti")[1])
+    assert np.isnan(table.values("aopc", method)[1])
     (line,) = [line for line in table.examples() if "errors" in line]
-    assert line["errors"]["aopc alti"] == "RuntimeError: out of memory"
+    assert line["errors"][f"aopc {method}"] == "RuntimeError: out of memory"
+
+
+@pytest.mark.parametrize("layers", ["each", "upto"])
+def test_every_method_has_its_layers_or_says_nothing_of_them(layers: str, lens: mixlens.Lens) -> None:
+    methods = [name for name in ATTRIBUTIONS if name != "integrated_gradients"]  # too coarse steps on a random model
+    table = mixlens.evaluate(lens, TEXTS[1:2], methods, ["spearman:random"], layers=layers)
+    assert [line["errors"] for line in table.examples() if line.get("errors")] == []
+    alone = {row.method for row in table} - {row.method for row in table if row.layer is not None}
+    single = {"grads", "partial_lrp", "trans_att", "blank_out", "hta", "hta_x_input", "random"}
+    assert alone == (single if layers == "each" else single | {n for n in methods if not_a_preset(n)})
+
+
+def not_a_preset(name: str) -> bool:
+    return not isinstance(ATTRIBUTIONS[name], Preset) or ATTRIBUTIONS[name].aggregation == "layer"
 
 
 def test_what_no_text_can_mend_is_raised(lens: mixlens.Lens) -> None:

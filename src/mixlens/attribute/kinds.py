@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,6 +32,13 @@ class Method:
     def options(self) -> dict[str, Any]:
         """The method's own options and their defaults."""
         return {}
+
+    def shares(self, asked: Mapping[str, Any]) -> Hashable | None:
+        """What must be equal for one pass to serve several methods, asked for with these options; None: it never does.
+
+        A method that is computed beside others has the very numbers that it has alone.
+        """
+        return None
 
     def for_spec(self, spec: Spec) -> Method:
         """The method as it stands for an architecture. Raises Undefined."""
@@ -91,18 +98,24 @@ class Gradient(Method):
     """A pure function of one text's graph (`gradients.TextGraph`).
 
     `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them) or "weights" (attention too).
-    `sums`: it is the gradient's sum over dimensions, which is 0 where nothing but LayerNorms reads the input.
+    `per_layer`: every layer has scores of its own. `sums`: it is the gradient's sum over dimensions, which is 0 where
+    nothing but LayerNorms reads the input.
     """
 
     function: Callable[..., gradients.Scores] = gradients.saliency
     reads: Literal["input", "hidden", "weights"] = "input"
     of: Quantity = "logit"
     class_specific: bool = True
+    per_layer: bool = True
     sums: bool = False
 
     @property
     def needs(self) -> str:
         return "backward"
+
+    def shares(self, asked: Mapping[str, Any]) -> Hashable:
+        how = [repr(asked.get(option)) for option in ("layer", "mask_special", "readout")]
+        return ("backward", self.of, self.reads == "weights", *how)
 
     def for_spec(self, spec: Spec) -> Method:
         if self.sums and spec.order != "post" and spec.norm == "layer" and not spec.bare:

@@ -85,6 +85,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         signed=True,
         function=gradients.grads,
         reads="weights",
+        per_layer=False,
     ),
     Gradient(
         "att_grads",

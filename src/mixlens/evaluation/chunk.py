@@ -89,16 +89,12 @@ class _Chunk:
         self.curved = "curve" in needs
         passes = len(self.plan.jobs) * (1 + ("classes" in needs) + ("second" in needs)) + 2 * self.curved
         self.step, self.done = 1 / max(1, passes), 0.0
-        self.scores = {key: self._run(key, self.targets) for key in self.plan.jobs}
-        self.others: dict[str, list[list[Any]]] = {}
-        self.second: dict[str, list[Any]] = {}
+        advance = self._advance
+        self.scores = explain(self.lens, self.plan.jobs, good, self.targets, setting.batch_size, advance)
+        shown = {key: self.plan.jobs[key] for key in dict.fromkeys(self.plan.methods.values())}
+        self.others = self._other_classes(shown) if "classes" in needs else {}
+        self.second = self._second(shown) if "second" in needs else {}
         self.curves = Curves(self.lens, good)
-        for y in self.plan.yardsticks:
-            for key in {self.plan.methods[label] for label in self.plan.methods}:
-                if y.measure.needs == "classes" and key not in self.others:
-                    self.others[key] = self._other_classes(key)
-                if y.measure.needs == "second" and key not in self.second:
-                    self.second[key] = self._second(key)
         if self.curved:
             self._pass_curves()
 
@@ -115,11 +111,6 @@ class _Chunk:
                 "log_p": item.log_p,
             }
             out.append(Record(item.number, item.example.id, values, errors, None, facts))
-        return out
-
-    def _run(self, key: str, targets: Sequence[Target]) -> list[Any]:
-        out = explain(self.lens, self.plan.jobs[key], self.good, targets, self.setting.batch_size)
-        self._advance(1.0)
         return out
 
     def _advance(self, steps: float) -> None:
@@ -212,34 +203,34 @@ class _Chunk:
         self.curves.run(self.setting.batch_size, lambda share: self.tick(min(1.0, before + 2 * self.step * share)))
         self._advance(2.0)
 
-    def _other_classes(self, key: str) -> list[list[Any]]:
-        """Per text the same method's scores for each other class."""
-        out: list[list[Any]] = [[] for _ in self.good]
-        base, classes = self.plan.jobs[key], len(self.lens.head.labels)
+    def _other_classes(self, jobs: Mapping[str, Job]) -> dict[str, list[list[Any]]]:
+        """By job and text the same method's scores for each other class."""
+        out: dict[str, list[list[Any]]] = {key: [[] for _ in self.good] for key in jobs}
+        classes = len(self.lens.head.labels)
         for k in range(1, classes):
             goals = [Target((t.what + k) % classes, of=t.of) for t in self.targets if isinstance(t.what, int)]
-            found = explain(self.lens, _redrawn(base, k), self.good, goals, self.setting.batch_size)
-            for one, scores in zip(out, found, strict=True):
-                one.append(scores)
-        self._advance(1.0)
+            redrawn = {key: _redrawn(job, k) for key, job in jobs.items()}
+            for key, found in explain(self.lens, redrawn, self.good, goals, self.setting.batch_size).items():
+                for one, scores in zip(out[key], found, strict=True):
+                    one.append(scores)
+            self._advance(len(jobs) / (classes - 1))
         return out
 
-    def _second(self, key: str) -> list[Any]:
-        """Per text the same method's scores in the second model; None where that one gives another label."""
-        lens = self.setting.second
+    def _second(self, jobs: Mapping[str, Job]) -> dict[str, list[Any]]:
+        """By job and text the same method's scores in the second model; None where that one gives another label."""
+        lens, batch = self.setting.second, self.setting.batch_size
         texts = [(item.number, item.example, item.tokens) for item in self.good]
-        there = items(lens, texts, self.setting.target, self.setting.batch_size)
+        there = items(lens, texts, self.setting.target, batch)
         alike = [
             i for i, one in enumerate(there) if isinstance(one, Item) and one.said.indices == self.good[i].said.indices
         ]
         chosen = [one for i, one in enumerate(there) if i in alike and isinstance(one, Item)]
-        found = explain(
-            lens, _redrawn(self.plan.jobs[key], 1), chosen, [one.target for one in chosen], self.setting.batch_size
-        )
-        out: list[Any] = [one if isinstance(one, Failure) else None for one in there]
-        for i, scores in zip(alike, found, strict=True):
-            out[i] = scores
-        self._advance(1.0)
+        redrawn = {key: _redrawn(job, 1) for key, job in jobs.items()}
+        out: dict[str, list[Any]] = {}
+        for key, found in explain(lens, redrawn, chosen, [one.target for one in chosen], batch, self._advance).items():
+            out[key] = [one if isinstance(one, Failure) else None for one in there]
+            for i, scores in zip(alike, found, strict=True):
+                out[key][i] = scores
         return out
 
 

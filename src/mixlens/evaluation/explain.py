@@ -1,9 +1,10 @@
-"""Attributions of a chunk of texts: each once, one bad text alone among the failures."""
+"""Attributions of a chunk of texts: each once, together where they share a pass; a bad text fails alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from mixlens.attribute.readout import Answer, Reading, answer, check_target, rea
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
 from mixlens.evaluation.plan import Job
-from mixlens.runners import RUNNERS
+from mixlens.runners import attributions, together
 from mixlens.runners.removal import log_probability
 from mixlens.runners.request import request
 from mixlens.tasks import Example, token_mask
@@ -116,33 +117,64 @@ def items(
     return each(run, len(examples))
 
 
-def explain(lens: Any, job: Job, chosen: Sequence[Item], targets: Sequence[Target], batch: int) -> list[Any]:
-    """`Scores` or a `Failure` of each text: the job's method on the targets, with a score a layer where it has them."""
+def explain(
+    lens: Any,
+    jobs: Mapping[str, Job],
+    chosen: Sequence[Item],
+    targets: Sequence[Target],
+    batch: int,
+    tick: Callable[[int], None] = lambda jobs: None,
+) -> dict[str, list[Any]]:
+    """`Scores` or a `Failure` of each text, by job: its method on the targets, with a score a layer where it has them.
 
-    def run(members: list[int]) -> list[Scores]:
-        texts = [chosen[i].tokens for i in members]
-        goals = [targets[i] for i in members]
+    `tick(jobs done)`.
+    """
+    out: dict[str, list[Any]] = {}
+    keys = list(jobs)
+    for numbers in together([(job.facts, job.options) for job in jobs.values()]):
+        some = [keys[i] for i in numbers]
+        group = [jobs[key] for key in some]
+        found = each(partial(_explain, lens, group, chosen, targets, batch), len(chosen))
+        for at, one in enumerate(found):
+            if isinstance(one, Failure) and len(group) > 1:  # whose fault was it?
+                item, goal = chosen[at : at + 1], targets[at : at + 1]
+                alone = [each(partial(_explain, lens, [job], item, goal, batch), 1)[0] for job in group]
+                found[at] = [a if isinstance(a, Failure) else a[0] for a in alone]
+        for k, key in enumerate(some):
+            out[key] = [one if isinstance(one, Failure) else one[k] for one in found]
+        tick(len(group))
+    return out
 
-        def attribute(**more: Any) -> list[Any]:
+
+def _explain(
+    lens: Any, group: Sequence[Job], chosen: Sequence[Item], targets: Sequence[Target], batch: int, members: list[int]
+) -> list[list[Any]]:
+    """Per text the `Scores` of each of the jobs, which share a pass."""
+    texts, goals = [chosen[i].tokens for i in members], [targets[i] for i in members]
+
+    def attribute(these: Sequence[Job], **more: Any) -> list[list[Any]]:
+        asks = []
+        for job in these:
             ask = request(lens, job.name, {**job.options, **more}, goals, texts, batch, None)
-            ask = replace(ask, layered=job.layers)
-            return RUNNERS[type(ask.method)](lens, ask)
+            asks.append(replace(ask, layered=job.layers))
+        return attributions(lens, asks)
 
-        whole = attribute()
-        out: list[dict[int | None, NDArray[np.float64]]] = [{None: _array(a.scores)} for a in whole]
-        if not job.numbers:
-            return list(out)
+    whole = attribute(group)
+    out: list[list[dict[int | None, NDArray[np.float64]]]] = [[{None: _array(a.scores)} for a in one] for one in whole]
+    asked_again: dict[int, list[int]] = {}  # layer -> numbers of the jobs that take a run for each
+    for k, job in enumerate(group):
         if isinstance(job.facts, Path) or (isinstance(job.facts, Gradient) and job.facts.reads == "input"):
-            for number in job.numbers:
-                for scores, a in zip(out, attribute(layer=number), strict=True):
-                    scores[number] = _array(a.scores)
-            return list(out)
-        for scores, a in zip(out, whole, strict=True):
-            rows = _array(a.layers)
-            scores.update({number: rows[number] for number in job.numbers})
-        return list(out)
-
-    return each(run, len(chosen))
+            for layer in job.numbers:
+                asked_again.setdefault(layer, []).append(k)
+        elif job.numbers:
+            for scores, a in zip(out[k], whole[k], strict=True):
+                rows = _array(a.layers)
+                scores.update({layer: rows[layer] for layer in job.numbers})
+    for layer, those in asked_again.items():
+        for k, found in zip(those, attribute([group[k] for k in those], layer=layer), strict=True):
+            for scores, a in zip(out[k], found, strict=True):
+                scores[layer] = _array(a.scores)
+    return [list(row) for row in zip(*out, strict=True)]
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.float64]:

@@ -189,7 +189,7 @@ def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
 def _layered(facts: Method, deep: str) -> bool:
     if isinstance(facts, Preset):
         return deep == "each" or facts.aggregation != "layer"
-    return deep == "each" and isinstance(facts, Gradient | Path)
+    return deep == "each" and (facts.per_layer if isinstance(facts, Gradient) else isinstance(facts, Path))
 
 
 def _yardstick(asked: Asked, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:

@@ -1,8 +1,9 @@
-"""Gradient methods on texts."""
+"""Gradient methods on texts: those that read the same pass have it made once."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -16,41 +17,47 @@ from mixlens.runners.backward import differentiate
 from mixlens.runners.request import Request, provenance, result
 
 
-def attributions(lens: Any, ask: Request) -> list[Attribution]:
-    """The method's Attribution of every text, one forward and one backward pass a batch. Raises TargetError."""
-    method = ask.method
-    assert isinstance(method, Gradient)
-    need_answer(lens, ask)
+def attributions(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
+    """Every method's Attributions of the texts, one forward and one backward pass a batch. Raises TargetError."""
+    ask = asks[0]
+    methods = [cast(Gradient, one.method) for one in asks]
+    for one in asks:
+        need_answer(lens, one)
     layer = checked_layer(lens, ask.options.get("layer", 0))
     hide = hidden(ask) if ask.options.get("mask_special") else None
-    own = {k: v for k, v in ask.options.items() if k not in ("layer", "mask_special")}
+    of = methods[0].of
     # Hiding tokens makes another pass than the one that predicts: the prediction comes from the real one.
     fixed = None if hide is None else predictions(lens, ask)
 
     def resolve(i: int, logits: tuple[Tensor, ...]) -> Answer:
         return answer(lens.head, ask.reads[i], logits) if fixed is None else fixed[i]
 
-    def use(i: int, graph: TextGraph, said: Answer, value: Tensor) -> Attribution:
-        scores, layers = method.function(graph, **own)
-        meta = {**provenance(lens, ask.texts[i]), "of": said.chosen(method.of), "value": float(value)}
-        return result(ask, ask.texts[i], scores, layers, said, meta)
+    def use(i: int, graph: TextGraph, said: Answer, value: Tensor) -> list[Attribution]:
+        out = []
+        for one, method in zip(asks, methods, strict=True):
+            own = {k: v for k, v in one.options.items() if k not in ("layer", "mask_special")}
+            scores, layers = method.function(graph, **own)
+            meta = {**provenance(lens, one.texts[i]), "of": said.chosen(of), "value": float(value)}
+            out.append(result(one, one.texts[i], scores, layers, said, meta))
+        return out
 
-    return differentiate(
+    found = differentiate(
         lens.model,
         lens.spec,
         ask.texts,
         ask.answers,
         resolve,
         use,
-        of=method.of,
+        of=of,
         layer=layer,
-        all_hidden=method.reads != "input",
-        weights=method.reads == "weights",
+        all_hidden=any(method.reads != "input" for method in methods),
+        weights=methods[0].reads == "weights",
         hide=hide,
         pad=lens.pad,
-        batch_size=ask.batch_size,
+        batch_size=min(one.batch_size for one in asks),
         progress=ask.progress,
     )
+    return [[row[k] for row in found] for k in range(len(asks))]
 
 
 def predictions(lens: Any, ask: Request) -> list[Answer]:

@@ -65,8 +65,9 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
         kept, relevance = propagate(said.indices[0], head, layers, weights)
         if not abs(kept - 1) <= LOST.get(lens.model.dtype, LOST_ELSE):
             raise ModelError(
-                f"expected the relevance to sum to 1 on its way down for {ask.name}, got {kept:.3f}: the model computes "
-                "something that the rules do not know, or precision is lost; load it in float64, or use grad_sam"
+                f"expected the relevance to sum to 1 on its way down for {ask.name}, got {kept:.3f}: the model "
+                "computes something that the rules do not know, or precision is lost; load it in float64, or use "
+                "grad_sam"
             )
         text = TextRelevance(
             weights=weights,

@@ -55,9 +55,9 @@ else:
 OPTIONS = {"blank_out": {"replace": 4}, "integrated_gradients": {"steps": 8, "tolerance": 1e9}}
 for method in methods:
     options = OPTIONS.get(method, {})
-    call = lens.mixing if kind == "encoder" else lens.attribute
-    planned = "hta+rollout" if method == "hta" else method  # `hta` alone is an attribution's name too
-    print(method, peak(lambda: call(ids, method, **options)), lens.plan(ids, planned, **options).peak_bytes)
+    maps = kind == "encoder"
+    call = lens.mixing if maps else lens.attribute
+    print(method, peak(lambda: call(ids, method, **options)), lens.plan(ids, method, maps=maps, **options).peak_bytes)
 """
 
 
@@ -102,7 +102,7 @@ def test_a_budget_makes_small_batches_and_changes_no_number(method, monkeypatch)
     texts, lens, seen = families.texts(), families.lens("bert"), []
     monkeypatch.setattr(budget, "BASE_BYTES", 0)
     whole = lens.mixing(texts, method)
-    tight = lens.plan(texts, method, batch_size=2).peak_bytes
+    tight = lens.plan(texts, method, batch_size=2, maps=True).peak_bytes
     lens_through = mixlens.Lens.through
     monkeypatch.setattr(
         mixlens.Lens, "through", lambda self, *a, **k: (seen.append(k["batch_size"]), lens_through(self, *a, **k))[1]
@@ -122,8 +122,7 @@ def test_the_smallest_budget_changes_no_number(method, call, monkeypatch):
     texts, lens = [families.text(n) for n in (5, 3)], families.lens("bert", "sequence")
     monkeypatch.setattr(budget, "BASE_BYTES", 0)
     whole = getattr(lens, call)(texts, method, **options)
-    planned = "hta+rollout" if call == "mixing" and method.startswith("hta") else method
-    least = lens.plan(texts, planned, batch_size=1, **options).peak_bytes
+    least = lens.plan(texts, method, batch_size=1, maps=call == "mixing", **options).peak_bytes
     tight = getattr(lens, call)(texts, method, memory=least, **options)
     small = 1e-6 if method == "integrated_gradients" else 1e-12  # captum's step sizes are float32
     for one, other in zip(whole, tight, strict=True):
@@ -169,7 +168,7 @@ def test_a_plan_counts_the_passes_that_run_together(method, runs):
 def test_hta_of_512_tokens_is_planned_inside_4_gb():
     config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=1)
     lens = mixlens.load(transformers.BertModel(config).eval())
-    assert lens.plan([7] * 512, "hta+rollout").peak_bytes <= 4e9
+    assert lens.plan([7] * 512, "hta", maps=True).peak_bytes <= 4e9
 
 
 def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):

@@ -133,7 +133,7 @@ def _attributions(
     skipped: dict[str, str] = {}
     for name in names:
         try:
-            asks[name] = request(lens, name, {}, targets, texts, 32, progress)
+            asks[name] = request(lens, name, {}, targets, texts, 32, progress, together=len(names))
         except Undefined as error:
             skipped[name] = str(error)
     able = list(asks)

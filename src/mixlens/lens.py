@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import attributions
 from mixlens.runners.budget import Plan, of_attribution, of_mixing, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
-from mixlens.runners.passes import OnBlock, Progress, TextPass, through
+from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
 
@@ -139,20 +139,22 @@ class Lens:
         batch_size: int = 32,
         memory: int | str | None = None,
         truncate: bool = False,
+        maps: bool = False,
         **options: Any,
     ) -> Plan:
-        """What `attribute` (or `mixing`, for a name that is a map's alone) would take, without doing it.
+        """What `attribute` would take, without doing it; with `maps`, or a name that is a map's alone, `mixing`.
 
         Time class, forward passes a text, batch size and peak bytes; `plan.fits` says whether it stays inside
         `memory`. Estimates from above. Raises InputError, MethodError.
         """
         texts, _ = self._encode(text, truncate)
-        if method in MIXING and method not in ATTRIBUTIONS:
+        if maps or (method in MIXING and method not in ATTRIBUTIONS):
             mixing_facts(method, options, self.spec.order)
-            needs = of_mixing(method)
+            needs, together = of_mixing(method), 0
         else:
-            needs = of_attribution(checked(self, method, options))
-        return planned(self, method, needs, options, [len(tokens) for tokens in texts], memory, batch_size)
+            needs, together = of_attribution(checked(self, method, options)), 1
+        lengths = [len(tokens) for tokens in texts]
+        return planned(self, method, needs, options, lengths, memory, batch_size, together)
 
     def compare(
         self,
@@ -225,6 +227,10 @@ class Lens:
     def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
         """Pass encoded texts through the model (see `runners.passes.through`)."""
         return through(self.model, self.spec, texts, on_block, pad=self.pad, **how)
+
+    def stream(self, texts: Sequence[Tokens], make: Any, **how: Any) -> Iterator[Any]:
+        """The same batch by batch, for several functions of a layer (see `runners.passes.stream`)."""
+        return stream(self.model, self.spec, texts, make, pad=self.pad, **how)
 
     @property
     def pad(self) -> int:

@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import mixlens
-from mixlens.attribute import ATTRIBUTIONS, Gradient
+from mixlens.attribute import ATTRIBUTIONS, Gradient, Preset, method
+from mixlens.attribute.target import Target
 from mixlens.runners import graph, together
+from mixlens.runners.request import request
 from models import families
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film ."]
 GRADIENTS = [name for name, facts in ATTRIBUTIONS.items() if isinstance(facts, Gradient)]
+MAPS = [name for name, facts in ATTRIBUTIONS.items() if isinstance(facts, Preset)]
+MAPS += ["norm_res+mean", "norm_resln+rollout", "effective_attention+layer:0", "hta+sum", "alti+flow"]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +29,7 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
 
 
 def grouped(asked: list[tuple[str, dict[str, Any]]]) -> list[list[str]]:
-    found = together([(ATTRIBUTIONS[name], options) for name, options in asked])
+    found = together([(method(name), options) for name, options in asked])
     return [[asked[i][0] for i in group] for group in found]
 
 
@@ -37,18 +42,21 @@ def test_what_shares_a_pass() -> None:
     for other in ({"layer": 1}, {"readout": 2}):
         assert len(grouped([("saliency", {}), ("grad_l2", other)])) == 2
     assert len(grouped([("attcat", {}), ("att_grads", {"mask_special": True})])) == 2
-    assert grouped([("alti", {}), ("alti", {}), ("trans_att", {}), ("trans_att", {})]) == [
-        ["alti"],
-        ["alti"],
+    assert grouped([("alti", {"zero_cls": True}), ("globenc", {}), ("alti+flow", {}), ("alti", {"readout": 2})]) == [
+        ["alti", "globenc", "alti+flow", "alti"]
+    ]
+    assert grouped([("blank_out", {}), ("blank_out", {}), ("trans_att", {}), ("trans_att", {})]) == [
+        ["blank_out"],
+        ["blank_out"],
         ["trans_att"],
         ["trans_att"],
     ]
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "mistral"])
 def test_compared_methods_have_the_results_of_each_alone(family: str) -> None:
     other, text = families.lens(family, "sequence"), families.text()
-    methods = [name for name in GRADIENTS if ATTRIBUTIONS[name].defined(other.spec)]
+    methods = [name for name in (*GRADIENTS, *MAPS) if method(name).defined(other.spec)]
     found = other.compare(text, methods, faithfulness=False)
     assert list(found.attributions) == methods
     for name in methods:
@@ -58,11 +66,22 @@ def test_compared_methods_have_the_results_of_each_alone(family: str) -> None:
         assert (found[name].meta, found[name].options, found[name].target) == (alone.meta, alone.options, alone.target)
 
 
-@pytest.mark.parametrize("layers", [None, "each"])
-def test_evaluated_methods_have_the_numbers_of_each_alone(layers: str | None, lens: mixlens.Lens) -> None:
-    measures = ["spearman:random", "pearson:random", "kendall_confidence"]
-    table = mixlens.evaluate(lens, TEXTS, GRADIENTS, measures, layers=layers)
-    for name in GRADIENTS:
+@pytest.mark.parametrize(
+    ("methods", "measures", "layers"),
+    [
+        (GRADIENTS, ("pearson:random", "kendall_confidence"), None),
+        (GRADIENTS, ("pearson:random", "kendall_confidence"), "each"),
+        (MAPS, ("pearson:random",), None),
+        (MAPS, ("pearson:random",), "each"),
+        (MAPS, ("pearson:random",), "upto"),
+    ],
+)
+def test_evaluated_methods_have_the_numbers_of_each_alone(
+    methods: list[str], measures: tuple[str, ...], layers: str | None, lens: mixlens.Lens
+) -> None:
+    table = mixlens.evaluate(lens, TEXTS, methods, measures, layers=layers)
+    assert [line for line in table.examples() if line.get("errors")] == []
+    for name in methods:
         alone = mixlens.evaluate(lens, TEXTS, [name], measures, layers=layers)
         for row in alone:
             if row.method == name:
@@ -71,18 +90,38 @@ def test_evaluated_methods_have_the_numbers_of_each_alone(layers: str | None, le
 
 
 def test_passes_are_counted(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, whole = [], graph.differentiate
+    seen: list[Any] = []
+    backward, stream = graph.differentiate, mixlens.Lens.stream
 
-    def counted(*args: Any, **how: Any) -> Any:
+    def differentiate(*args: Any, **how: Any) -> Any:
         seen.append(how["weights"])
-        return whole(*args, **how)
+        return backward(*args, **how)
 
-    monkeypatch.setattr(graph, "differentiate", counted)
-    lens.compare(TEXTS[0], GRADIENTS, faithfulness=False)
-    assert sorted(seen) == [False, True]
+    def streamed(self: mixlens.Lens, texts: Any, make: Any, **how: Any) -> Any:
+        seen.append(len(make))
+        return stream(self, texts, make, **how)
+
+    monkeypatch.setattr(graph, "differentiate", differentiate)
+    monkeypatch.setattr(mixlens.Lens, "stream", streamed)
+    lens.compare(TEXTS[0], [*GRADIENTS, *MAPS], faithfulness=False)
+    assert seen == [False, True, len(MAPS)]
     seen.clear()
-    mixlens.evaluate(lens, TEXTS, GRADIENTS, ["spearman:saliency"])
-    assert sorted(seen) == [False, True]
+    mixlens.evaluate(lens, TEXTS, [*MAPS, *GRADIENTS], ["spearman:saliency"])
+    assert seen == [len(MAPS), False, True]
     seen.clear()
     mixlens.evaluate(lens, TEXTS, ["saliency", "grad_l2", "alti"], ["spearman:grad_l2"], layers="each")
-    assert len(seen) == 1 + lens.model.config.num_hidden_layers
+    assert seen == [*[False] * (1 + lens.model.config.num_hidden_layers), 1]
+
+
+def test_maps_of_several_methods_are_kept_of_few_texts_at_a_time() -> None:
+    config = transformers.BertConfig(num_hidden_layers=12, hidden_size=24, intermediate_size=24, vocab_size=50)
+    lens = mixlens.load(transformers.BertForSequenceClassification(config).eval())
+    texts = [[7] * 512] * 40
+    tokens, goals = lens._encode(texts, False)[0], [Target()] * 40
+    ask = {n: request(lens, "globenc", {}, goals, tokens, 32, None, memory="9GB", together=n) for n in (1, 8)}
+    assert ask[1].size_of(512) == 32
+    kept = 12 * 512 * 512 * 4
+    assert ask[8].size_of(512) == (512 << 20) // (8 * kept) < 32 == ask[8].size_of(64)
+    more = lens.plan(texts, "globenc", maps=True).peak_bytes - lens.plan(texts[:32], "globenc", maps=True).peak_bytes
+    assert more == 8 * kept
+    assert lens.plan(texts, "globenc").peak_bytes == lens.plan(texts[:32], "globenc").peak_bytes  # no more than a batch

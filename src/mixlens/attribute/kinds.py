@@ -36,7 +36,7 @@ class Method:
     def shares(self, asked: Mapping[str, Any]) -> Hashable | None:
         """What must be equal for one pass to serve several methods, asked for with these options; None: it never does.
 
-        A method that is computed beside others has the very numbers that it has alone.
+        A method that is computed beside others has the numbers that it has alone.
         """
         return None
 
@@ -65,6 +65,9 @@ class Preset(Method):
     how: Mapping[str, Any] = field(default_factory=dict)
     pre: Preset | None = None
     zero_cls: bool = False
+
+    def shares(self, asked: Mapping[str, Any]) -> Hashable:
+        return "maps"  # a pass keeps what any of them reads of a layer
 
     @property
     def needs(self) -> str:

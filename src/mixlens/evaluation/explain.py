@@ -155,7 +155,7 @@ def _explain(
     def attribute(these: Sequence[Job], **more: Any) -> list[list[Any]]:
         asks = []
         for job in these:
-            ask = request(lens, job.name, {**job.options, **more}, goals, texts, batch, None)
+            ask = request(lens, job.name, {**job.options, **more}, goals, texts, batch, None, together=len(these))
             asks.append(replace(ask, layered=job.layers))
         return attributions(lens, asks)
 

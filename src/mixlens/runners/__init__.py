@@ -57,7 +57,7 @@ def _outside_inference(runner: Runner) -> Runner:
 
 
 _AS_WRITTEN: dict[type[Method], Runner] = {
-    Preset: _one_by_one(maps.attributions),
+    Preset: maps.attributions,
     Random: _one_by_one(maps.random_scores),
     Gradient: graph.attributions,
     Relevance: _one_by_one(relevance.attributions),

@@ -116,6 +116,7 @@ class Cost:
     steps: int = 100
     per_head: bool = False
     compiled: bool = False  # loops are compiled in the call, if it is the first
+    together: int = 0  # methods that share the pass, a batch's maps of each being kept; 0: the maps of all texts are
 
     @property
     def weights(self) -> int:
@@ -142,10 +143,15 @@ class Cost:
             "rows": self.layers * (n * s * (30 * self.dim + 6 * self.hidden) + 8 * self.heads * square * s),
         }
         own["path"], own["pair"], own["last relevance"] = own["backward"], 2 * own["backward"], own["relevance"]
-        return self.layer_bytes(n) + own.get(self.needs, 0)
+        return self.layer_bytes(n) + own.get(self.needs, 0) + self.together * self.kept_bytes(n)
+
+    def most(self, n: int, room: int) -> int:
+        """How many texts of n tokens fit into a batch. Several methods at once gain nothing by batches of any size."""
+        fit = (room - self.fixed_bytes(n)) // self.batch_bytes(n)
+        return min(fit, 2 * HELD_BYTES // (self.together * self.kept_bytes(n) or 1)) if self.together > 1 else fit
 
     def kept_bytes(self, n: int) -> int:
-        """The maps of a text, kept from its pass on."""
+        """The maps of a text by one method, kept from its pass on."""
         if self.needs not in ("forward", "flow", "decompose", "finish", "full", "jacobian"):
             return 0
         return self.layers * n * n * (self.heads if self.per_head else 1) * self.item
@@ -187,7 +193,7 @@ class Cost:
         return whole.get(self.needs, 1.0) + extra / layer
 
 
-def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
+def _cost(lens: Any, needs: str, options: Mapping[str, Any], together: int) -> Cost:
     base, spec = base_model(lens.model), lens.spec
     item = next(p.element_size() for p in base.parameters() if p.is_floating_point())
     heads = int(getattr(base.config, "num_attention_heads", 1))
@@ -210,6 +216,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any]) -> Cost:
         steps=max(1, options.get("steps", 100)),  # none is refused by the method
         per_head=bool(options.get("per_head")),
         compiled=needs == "decompose" and item == 4 and lens.model.device.type == "cpu" and lanes() > 0,
+        together=together,
     )
 
 
@@ -224,14 +231,31 @@ def of_attribution(chosen: Method) -> str:
 
 
 def planned(
-    lens: Any, name: str, needs: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
+    lens: Any,
+    name: str,
+    needs: str,
+    options: Mapping[str, Any],
+    lengths: Sequence[int],
+    memory: Any,
+    batch_size: int,
+    together: int = 0,
 ) -> Plan:
-    """The Plan of a call of a method of this class on texts of these lengths. Raises UnknownOption."""
-    return _plan(name, _cost(lens, needs, options), lengths, bytes_of(memory, lens.model.device), batch_size)
+    """The Plan of a call of a method of this class on texts of these lengths. Raises UnknownOption.
+
+    `together`: see `Cost`; an attribution method alone has 1.
+    """
+    return _plan(name, _cost(lens, needs, options, together), lengths, bytes_of(memory, lens.model.device), batch_size)
 
 
 def within(
-    lens: Any, name: str, needs: str, options: Mapping[str, Any], lengths: Sequence[int], memory: Any, batch_size: int
+    lens: Any,
+    name: str,
+    needs: str,
+    options: Mapping[str, Any],
+    lengths: Sequence[int],
+    memory: Any,
+    batch_size: int,
+    together: int = 0,
 ) -> tuple[int, BatchSize]:
     """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption.
 
@@ -239,12 +263,12 @@ def within(
     """
     if type(batch_size) is not int or batch_size < 1:
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
-    of, budget = _cost(lens, needs, options), bytes_of(memory, lens.model.device)
+    of, budget = _cost(lens, needs, options, together), bytes_of(memory, lens.model.device)
     _plan(name, of, lengths, budget, batch_size).require()
     room = budget - _kept(of, lengths)
 
     def size(n: int) -> int:
-        return max(1, min(batch_size, _most(of, n, room)))
+        return max(1, min(batch_size, of.most(n, room)))
 
     return size(max(lengths)), size
 
@@ -253,20 +277,15 @@ def _plan(name: str, of: Cost, lengths: Sequence[int], budget: int, batch_size: 
     longest, kept = max(lengths), _kept(of, lengths)
     # Some methods run many points of a way, or changed texts, for each text.
     runs = len(lengths) * {"path": of.steps, "occlusion": longest}.get(of.needs, 1)
-    size = max(1, min(batch_size, runs, _most(of, longest, budget - kept)))
+    size = max(1, min(batch_size, runs, of.most(longest, budget - kept)))
     peak = of.fixed_bytes(longest) + kept + size * of.batch_bytes(longest)
     time = COST["decompose" if of.needs == "full" else of.needs]
     return Plan(name, len(lengths), longest, time, of.passes(longest), size, peak, budget)
 
 
 def _kept(of: Cost, lengths: Sequence[int]) -> int:
-    """What stands beside a batch: maps of all texts, and the room in which one text's become a result."""
-    return sum(map(of.kept_bytes, lengths)) + of.result_bytes(max(lengths))
-
-
-def _most(of: Cost, n: int, room: int) -> int:
-    """How many texts of n tokens fit into a batch."""
-    return (room - of.fixed_bytes(n)) // of.batch_bytes(n)
+    """What stands beside a batch: maps of all texts if they are asked for, and room where one's become a result."""
+    return (0 if of.together else sum(map(of.kept_bytes, lengths))) + of.result_bytes(max(lengths))
 
 
 def _shown(size: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -86,45 +86,65 @@ def asked_rows(queries: Sequence[int] | None, method: str, lengths: Sequence[int
     return [indices("queries", queries, n) for n in lengths]
 
 
-def attributions(lens: Any, ask: Request) -> list[Attribution]:
-    """The preset's Attribution of every text: maps aggregated, the row read out."""
-    preset = ask.method
-    assert isinstance(preset, Preset)
-    own = {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
-    wanted = read_rows(ask, layer_count(lens.model, lens.spec))
-    how_run: dict[str, Any] = {
-        "batch_size": ask.sizes or ask.batch_size,
-        "progress": ask.progress,
-        "answers": ask.answers,
-    }
-    ran = lens.through(ask.texts, mapper(preset.mixing, own), wanted=wanted, **how_run)
-    out = []
-    for i, (read, one) in enumerate(zip(ask.reads, ran, strict=True)):
-        said = answer(lens.head, read, one.logits)
-        scores, made = _filled_up(one, None if wanted is None else [wanted(i, k) for k in range(len(one.layers))])
-        maps = _layer_maps(lens, one, scores, preset.mixing, own, made=made)
-        asked = ask.options.get("receptive_field")
-        if asked not in (None, True, False):
-            raise UnknownOption(f"expected receptive_field= True, False or None for {ask.name}, got {asked!r}")
-        field = maps.windows is not None if asked is None else bool(asked)
-        own_rows = _own_rows(maps, said.rows, field) if ask.layered == "each" else None
-        how, at = dict(preset.how), said.rows
-        if preset.aggregation == "flow":  # the read-out rows, of the last layer alone unless all were asked for
-            how |= {"normalize": ask.normalize, **({} if ask.layered == "upto" else {"layers": [-1]})}
-            if all(isinstance(row, int) for row in at):
-                how["queries"] = list(dict.fromkeys(at))
-                at = tuple(how["queries"].index(row) for row in at)
-            how["progress"] = _part(ask.progress, i, len(ran))
-        maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
-        rows = take(maps.scores, at)
-        layers = None if preset.aggregation == "layer" or len(rows) == 1 < len(one.layers) else rows
-        layers = layers if own_rows is None else own_rows
-        if ask.options.get("zero_cls"):
-            rows = without_cls(lens, one.tokens, rows)
-            layers = layers if layers is None else without_cls(lens, one.tokens, layers)
-        meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
-        out.append(result(ask, one.tokens, rows[-1], layers, said, meta))
+def attributions(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
+    """Every preset's Attributions of the texts: maps aggregated, the row read out. One batch's maps live at a time."""
+    texts, count = asks[0].texts, len(asks[0].texts)
+    depth = layer_count(lens.model, lens.spec)
+    wanted = [read_rows(ask, depth) for ask in asks]
+    make = [(mapper(cast(Preset, a.method).mixing, _own(a)), rows) for a, rows in zip(asks, wanted, strict=True)]
+    how: dict[str, Any] = {"progress": asks[0].progress, "answers": asks[0].answers}
+    how["batch_size"] = lambda n: min(ask.size_of(n) for ask in asks)
+    out: list[list[Any]] = [[None] * count for _ in asks]
+    done = 0
+    for members, ran in lens.stream(texts, make, **how):
+        for ask, rows, mine, passes in zip(asks, wanted, out, ran, strict=True):
+            for at, (i, one) in enumerate(zip(members, passes, strict=True)):
+                made = None if rows is None else [rows(i, k) for k in range(len(one.layers))]
+                mine[i] = _attribution(lens, ask, i, one, made, _part(ask.progress, done + at, count))
+                one.layers.clear()
+        done += len(members)
     return out
+
+
+def _own(ask: Request) -> dict[str, Any]:
+    """The options of a preset's mixing method."""
+    return {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
+
+
+def _attribution(
+    lens: Any,
+    ask: Request,
+    i: int,
+    one: TextPass,
+    rows_made: list[tuple[int, ...] | None] | None,
+    progress: Progress | None,
+) -> Attribution:
+    """The Attribution of text i from its maps, of which `rows_made` alone are there (None: all)."""
+    preset = cast(Preset, ask.method)
+    said = answer(lens.head, ask.reads[i], one.logits)
+    scores, made = _filled_up(one, rows_made)
+    maps = _layer_maps(lens, one, scores, preset.mixing, _own(ask), made=made)
+    asked = ask.options.get("receptive_field")
+    if asked not in (None, True, False):
+        raise UnknownOption(f"expected receptive_field= True, False or None for {ask.name}, got {asked!r}")
+    field = maps.windows is not None if asked is None else bool(asked)
+    own_rows = _own_rows(maps, said.rows, field) if ask.layered == "each" else None
+    how, at = dict(preset.how), said.rows
+    if preset.aggregation == "flow":  # the read-out rows, of the last layer alone unless all were asked for
+        how |= {"normalize": ask.normalize, **({} if ask.layered == "upto" else {"layers": [-1]})}
+        if all(isinstance(row, int) for row in at):
+            how["queries"] = list(dict.fromkeys(at))
+            at = tuple(how["queries"].index(row) for row in at)
+        how["progress"] = progress
+    maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
+    rows = take(maps.scores, at)
+    layers = None if preset.aggregation == "layer" or len(rows) == 1 < len(one.layers) else rows
+    layers = layers if own_rows is None else own_rows
+    if ask.options.get("zero_cls"):
+        rows = without_cls(lens, one.tokens, rows)
+        layers = layers if layers is None else without_cls(lens, one.tokens, layers)
+    meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
+    return result(ask, one.tokens, rows[-1], layers, said, meta)
 
 
 def _part(progress: Progress | None, i: int, count: int) -> Progress | None:

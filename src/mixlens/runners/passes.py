@@ -36,49 +36,71 @@ class TextPass:
     logits: tuple[Tensor, ...] | None = None  # (class,) or (vocabulary,) at the asked position; QA: start and end
 
 
-@torch.no_grad()
 def through(
     model: Any,
     spec: Spec,
     texts: Sequence[Tokens],
     on_block: OnBlock | None,
     *,
+    wanted: Wanted | None = None,
+    **how: Any,
+) -> list[TextPass]:
+    """One `TextPass` a text, in order; `wanted` and the rest: see `stream`."""
+    out: list[Any] = [None] * len(texts)
+    for members, (ran,) in stream(model, spec, texts, [(on_block, wanted)], **how):
+        for i, one in zip(members, ran, strict=True):
+            out[i] = one
+    return out
+
+
+@torch.no_grad()
+def stream(
+    model: Any,
+    spec: Spec,
+    texts: Sequence[Tokens],
+    make: Sequence[tuple[OnBlock | None, Wanted | None]],
+    *,
     square: bool = True,
     pad: int | None = None,
     batch_size: BatchSize = 32,
     progress: Progress | None = None,
     answers: Sequence[int] | None = None,
-    wanted: Wanted | None = None,
-) -> list[TextPass]:
-    """One `TextPass` a text, in order.
+) -> Iterator[tuple[list[int], list[list[TextPass]]]]:
+    """Batch by batch: the numbers of its texts, and for each entry of `make` a `TextPass` a text.
 
-    `on_block` gives (batch, ..., query, key) if `square`, else (batch, token, ...). `answers`: the position of each
-    text where the head's answer is read; without them the head is not run. `wanted`: the query rows of a square
-    result that are made, as many for every text; those alone are kept. Raises UnknownOption, NotFinite.
+    An entry's function gives (batch, ..., query, key) if `square`, else (batch, token, ...); beside it, the query rows
+    of a square result that are made, as many for every text: those alone are kept. `answers`: the position of each
+    text where the head's answer is read; without them the head is not run. Raises UnknownOption, NotFinite.
     """
     keep_pages()
-    out = [TextPass(tokens, [], []) for tokens in texts]
     layers = layer_count(model, spec)
     for done, total, members, inputs in groups(model, texts, batch_size, pad, head=answers is not None):
-        here = [out[i] for i in members]
+        sights: list[list[Sight]] = [[] for _ in members]
+        out = [[TextPass(texts[i], [], seen) for i, seen in zip(members, sights, strict=True)] for _ in make]
         masks: list[Tensor] = []  # the last layer's
-        held: list[tuple[Tensor, bool]] = []  # where a device works ahead: it is not waited for after every layer
+        held: list[tuple[Tensor, list[TextPass], bool]] = []  # where a device works ahead, it is not waited for
 
         def on_layer(
             seen: LayerPass,
-            here: list[TextPass] = here,
             members: list[int] = members,
+            sights: list[list[Sight]] = sights,
+            out: list[list[TextPass]] = out,
             masks: list[Tensor] = masks,
-            held: list[tuple[Tensor, bool]] = held,
+            held: list[tuple[Tensor, list[TextPass], bool]] = held,
             before: int = done - 1,
             total: int = total,
         ) -> None:
-            if on_block is not None:
+            block: Block | None = None
+            for (on_block, wanted), here in zip(make, out, strict=True):
+                if on_block is None:
+                    continue
+                if block is None:
+                    block = Block(spec, seen)
+                    _look(block, here, sights, masks)
                 rows = None if wanted is None else _rows([wanted(i, seen.index) for i in members], seen.x)
-                scores = _keep(Block(spec, seen), on_block, here, masks, rows)
-                held.append((scores, rows is not None))
-                if scores.device.type == "cpu":
-                    _hand_out(held.pop()[0], here, square, rows is not None)
+                held.append((on_block(block if rows is None else block.only(rows)), here, rows is not None))
+                if held[-1][0].device.type == "cpu":
+                    _hand_out(*held.pop(), square)
             if progress is not None:
                 progress(before * layers + seen.index + 1, total * layers)
 
@@ -87,14 +109,15 @@ def through(
             result = run(model, spec, inputs, on_layer, heads=at is not None, at=at)
         finally:
             release()
-        for scores, some in held:
-            _hand_out(scores, here, square, some)
-        for b, one in enumerate(here):
-            if not all(bool(torch.isfinite(t).all()) for t in one.layers):
-                raise not_finite(model, "a score")
-            if at is not None:
-                one.logits = part_logits(result, b, at[b], len(one.tokens))
-    return out
+        for scores, here, some in held:
+            _hand_out(scores, here, some, square)
+        for here in out:
+            for b, one in enumerate(here):
+                if not all(bool(torch.isfinite(t).all()) for t in one.layers):
+                    raise not_finite(model, "a score")
+                if at is not None:
+                    one.logits = part_logits(result, b, at[b], len(one.tokens))
+        yield members, out
 
 
 def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
@@ -102,25 +125,21 @@ def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
     return None if None in each else torch.tensor(each, device=like.device)
 
 
-def _keep(
-    block: Block, on_block: OnBlock, here: Sequence[TextPass], masks: list[Tensor], rows: Tensor | None = None
-) -> Tensor:
-    """A layer's tensor of the whole batch, still where it was made; the sight of each text is put down."""
-    scores = on_block(block if rows is None else block.only(rows))
+def _look(block: Block, here: Sequence[TextPass], sights: list[list[Sight]], masks: list[Tensor]) -> None:
+    """What the rows of each text may see in this layer is put down."""
     mask = block.call.mask
     if mask is not None and masks and masks[-1] is mask:  # most layers share one, and looking at it takes its time
-        for one in here:
-            one.sights.append(one.sights[-1])
-        return scores
+        for known in sights:
+            known.append(known[-1])
+        return
     masks[:] = [] if mask is None else [mask]
     visible = block.call.visible()
     visible = None if visible is None else visible.cpu()
-    for b, one in enumerate(here):
-        one.sights.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], len(one.tokens)))
-    return scores
+    for b, (one, known) in enumerate(zip(here, sights, strict=True)):
+        known.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], len(one.tokens)))
 
 
-def _hand_out(scores: Tensor, here: Sequence[TextPass], square: bool, some: bool) -> None:
+def _hand_out(scores: Tensor, here: Sequence[TextPass], some: bool, square: bool) -> None:
     """A layer's tensor to each text, padding cut off; `some`: of its query rows, which are no padding."""
     scores = scores.cpu()
     for b, one in enumerate(here):

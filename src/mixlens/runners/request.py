@@ -47,6 +47,10 @@ class Request:
     asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
     layered: Literal["upto", "each"] | None = None  # a preset's `layers`: those up to each, or each alone; None: free
 
+    def size_of(self, n: int) -> int:
+        """How many texts of n tokens go through at a time."""
+        return self.sizes(n) if callable(self.sizes) else self.batch_size
+
     @property
     def answers(self) -> list[int]:
         """Where each text's answer is read."""
@@ -62,12 +66,17 @@ def request(
     batch_size: int,
     progress: Progress | None,
     memory: Any = None,
+    together: int = 1,
 ) -> Request:
-    """A checked Request. Raises UnknownMethod, UnknownOption, Undefined, TargetError, OverBudget."""
+    """A checked Request; `together`: how many share its pass.
+
+    Raises UnknownMethod, UnknownOption, Undefined, TargetError, OverBudget.
+    """
     chosen = checked(lens, name, asked)
     own = chosen.options()
     lengths = [len(tokens) for tokens in texts]
-    size, sizes = budget.within(lens, name, budget.of_attribution(chosen), asked, lengths, memory, batch_size)
+    needs = budget.of_attribution(chosen)
+    size, sizes = budget.within(lens, name, needs, asked, lengths, memory, batch_size, together)
     return Request(
         name=name,
         method=chosen,

@@ -318,6 +318,24 @@ def test_progress_shows_only_after_a_second_and_only_on_a_terminal(monkeypatch, 
     assert capsys.readouterr().err == ""
 
 
+def test_counted_lines_where_there_is_no_terminal(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    line = running.Progress("loading", counted=True)
+    line.stage("first part")
+    line.report(300, 1000)  # the run goes on here: these are not what the rate is made of
+    now[0] += 61
+    line.report(361, 1000)
+    line.stage("second part")
+    line.report(0, None)
+    now[0] += 200
+    line.report(50, None)
+    assert capsys.readouterr().err.splitlines() == [
+        "first part: 361 of 1000, 1/s, 11 min left",
+        "second part: 50, 0.25/s",
+    ]
+
+
 def test_interrupted_is_130(cli, monkeypatch):
     def interrupt(model):
         raise KeyboardInterrupt

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens.cli import app
 from mixlens.errors import Undefined, UnknownOption
-from mixlens.evaluation import run
+from mixlens.evaluation import layers, run
+from mixlens.measure import probing
 from mixlens.measure.corpus import anisotropy
 from mixlens.measure.probing import mdl_compression, online_code
 from mixlens.measure.statistics import permutation
@@ -144,6 +145,30 @@ def test_a_killed_run_ends_with_the_same_table(
     assert [r.mean for r in again] == pytest.approx([r.mean for r in table], abs=2e-3)  # other batches
     with pytest.raises(mixlens.errors.RunChanged, match=r"corpora\.inner"):
         mixlens.evaluate(lens, ROWS, measures=["anisotropy", "mdl_compression"], out=tmp_path / "run", resamples=50)
+
+
+def test_probes_are_trained_once_a_run(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+    whole = probing.online_code
+
+    def counted(*args: Any, **how: Any) -> Any:
+        trained.append(1)
+        return whole(*args, **how)
+
+    monkeypatch.setattr(probing, "online_code", counted)
+
+    def again(**how: Any) -> str:
+        return mixlens.evaluate(lens, ROWS, measures=BOTH, out=tmp_path, **{"resamples": 50, **how}).to_csv()
+
+    first, count = again(), len(trained)
+    assert count == 2 * 3  # with the null; embeddings and two layers
+    assert (again(), len(trained)) == (first, count)
+    assert again(level=0.5) != first  # other intervals are worked out
+    assert len(trained) == 2 * count
+    for broken in ("{", "[1]", '{"a": 3}', '{"a": [1, 2]}'):
+        (tmp_path / layers.SPREADS).write_text(broken)
+        assert again() == first
+    assert len(trained) == 6 * count
 
 
 def test_exports_and_pictures(table: mixlens.Table, tmp_path: Path) -> None:

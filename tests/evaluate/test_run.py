@@ -15,7 +15,7 @@ import mixlens
 from mixlens.attribute import ATTRIBUTIONS, Preset
 from mixlens.attribute.target import Target
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
-from mixlens.evaluation import explain
+from mixlens.evaluation import explain, run
 from mixlens.runners import attributions
 from models.families import MASK, make
 from models.words import tokenizer
@@ -354,3 +354,20 @@ def test_progress(lens: mixlens.Lens) -> None:
     calls.clear()
     mixlens.evaluate(lens, TEXTS, ["alti"], limit=3, progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (3, 3)
+
+
+def test_progress_begins_where_the_run_goes_on(
+    lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "CHUNK", 1)
+
+    def stop(done: int, total: int | None) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mixlens.evaluate(lens, TEXTS, ["alti"], out=tmp_path, progress=stop)
+    for first in (2, 4):  # the third was at its end, but not on the disk
+        calls: list[int] = []
+        mixlens.evaluate(lens, TEXTS, ["alti"], out=tmp_path, progress=lambda done, total: calls.append(done))  # noqa: B023
+        assert (calls[0], calls[-1]) == (first, 4)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mixlens.cli.arguments import Debug
-from mixlens.cli.running import note, reported
+from mixlens.cli.running import note, progress, reported
 
 
 def reproduce(
@@ -39,24 +39,17 @@ def reproduce(
                 typer.echo(f"{key:18} {what.cite}: {what.title}")
             return
         models = dict(_named(one) for one in model or [])
-        last: list[str] = []
+        with progress(name, counted=True) as line:
+            last: list[str] = []
 
-        def progress(part: str, done: int, total: int | None) -> None:
-            if last != [part] or done == total:
-                note(f"{part}: {done} of {total if total is not None else '?'}")
-                last[:] = [part]
+            def report(part: str, done: int, total: int | None) -> None:
+                if last != [part]:
+                    last[:] = [part]
+                    line.stage(part)
+                line.report(done, total)
 
-        page = run(
-            name,
-            out,
-            data=data,
-            limit=limit,
-            models=models,
-            device=device,
-            batch_size=batch_size,
-            costly=costly,
-            progress=progress,
-        )
+            how: dict[str, Any] = {"data": data, "limit": limit, "models": models, "costly": costly}
+            page = run(name, out, **how, device=device, batch_size=batch_size, progress=report)
         typer.echo(page.read_text(encoding="utf-8"))
         note(f"written: {page.parent}")
 

@@ -103,7 +103,7 @@ class Progress:
             speed_estimate_period=120,
         )
         self.lines = counted and not console.is_terminal
-        self.began, self.first, self.said = time.monotonic(), 0, time.monotonic()
+        self.began, self.first, self.said = time.monotonic(), -1, time.monotonic()
         self.task = self.bar.add_task(what, total=None, rate="")
         self.timer = threading.Timer(DELAY, self.bar.start if console.is_terminal else _nothing)
         self.timer.daemon = True
@@ -111,20 +111,24 @@ class Progress:
     def stage(self, what: str) -> None:
         """Begin the next piece of work."""
         self.bar.reset(self.task, total=None, description=what)
-        self.began, self.first = time.monotonic(), 0
+        self.first = -1
 
     def report(self, done: int, total: int | None) -> None:
-        """Layers (or examples) done, of how many. Without a terminal a counted line stands there every minute."""
+        """Layers (or examples) done, of how many; the first call of a stage says where it begins.
+
+        Without a terminal a counted line stands there every minute.
+        """
         now = time.monotonic()
-        if done == 0:
-            self.began = now
+        if self.first < 0:
+            self.began, self.first = now, done
         rate = (done - self.first) / max(now - self.began, 1e-9)
         speed = f"{rate:.3g}/s" if done > self.first and now - self.began > DELAY else ""
         self.bar.update(self.task, completed=done, total=total, rate=speed)
         if self.lines and now - self.said >= EVERY and speed:
             self.said = now
             left = "" if total is None else f", {(total - done) / rate / 60:.0f} min left"
-            note(f"{done}{'' if total is None else f' of {total}'}, {speed}{left}")
+            what = self.bar.tasks[self.task].description
+            note(f"{what}: {done}{'' if total is None else f' of {total}'}, {speed}{left}")
 
 
 @contextmanager

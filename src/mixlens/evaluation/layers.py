@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixlens.evaluation.facts import plain, versions
 from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import MODEL
 from mixlens.evaluation.table import Row
 from mixlens.evaluation.vectors import unpacked
-from mixlens.files import replacing
+from mixlens.files import replacing, write_text
 from mixlens.measure import MEASURES, Corpus
+from mixlens.measure.kinds import Spread
+
+SPREADS = "spreads.json"
 
 
 def corpus_rows(
@@ -27,6 +34,7 @@ def corpus_rows(
     seed: int,
 ) -> Iterator[Row]:
     """The lines of the measures of a corpus."""
+    known = _Known(folder)
     for number, (name, facts) in enumerate(manifest.get("corpora", {}).items()):
         measure = MEASURES[facts["measure"]]
         assert isinstance(measure, Corpus)
@@ -36,7 +44,7 @@ def corpus_rows(
         for at, layer in enumerate(facts["layers"]):
             other = others[:, at] if measure.collects == "sums" else others
             how: dict[str, Any] = {"level": level, "resamples": resamples, "draw_seed": seed}
-            found = measure.spread_of(np.array(vectors[at]), other, **how, **facts["options"])
+            found = known.spread(measure, np.array(vectors[at]), other, {**how, **facts["options"]})
             yield Row(
                 method=MODEL,
                 measure=facts["label"],
@@ -53,6 +61,32 @@ def corpus_rows(
                 null=_number(found.null),
                 p_null=_number(found.p_null),
             )
+
+
+class _Known:
+    """Spreads, kept in the run's folder by a digest of all that they were worked out of: probes take minutes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / SPREADS
+        self.found: dict[str, list[float]] = {}
+        try:
+            read = json.loads(self.path.read_text("utf-8"))
+            self.found = {key: one for key, one in read.items() if len(one) == 6}
+        except (OSError, ValueError, TypeError, AttributeError):
+            pass  # none yet, or no such file as this writes: it is made again
+
+    def spread(self, measure: Corpus, vectors: NDArray[Any], other: NDArray[Any], how: Mapping[str, Any]) -> Spread:
+        """`measure.spread_of`, once."""
+        facts = json.dumps([measure.name, plain(how), versions(), vectors.shape, str(other.dtype)], sort_keys=True)
+        sha = hashlib.sha256(facts.encode())
+        sha.update(vectors.tobytes())
+        sha.update(other.tobytes())
+        key = sha.hexdigest()
+        if key not in self.found:
+            self.found[key] = list(astuple(measure.spread_of(vectors, other, **how)))
+            write_text(self.path, json.dumps(self.found))
+        n, *rest = self.found[key]
+        return Spread(int(n), *rest)
 
 
 def _gathered(folder: Path, name: str, number: int, layers: int) -> tuple[NDArray[np.float32], list[Any]]:

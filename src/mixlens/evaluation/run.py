@@ -77,7 +77,8 @@ def evaluate(
     `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's gold label,
     None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too, "upto"
     the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
-    its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`.
+    its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of
+    those that were there already.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
@@ -167,7 +168,7 @@ def _run(
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
     size = min(CHUNK, SMALL) if any(job.facts.needs in _SECONDS for job in setting.plan.jobs.values()) else CHUNK
     report = progress or (lambda done, total: None)
-    report(0, total)
+    begun = False
     window = -1
     for window, some in enumerate(_windows(rows, limit)):
         for _, row in some:
@@ -177,7 +178,6 @@ def _run(
             _same(windows.get(window, end), now, log)
         if window in windows and windows[window].last:
             done += len(some)
-            report(done, total)
             continue
         good, bad = _read(setting.lens, some, kind, mask, truncate)
         if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
@@ -187,11 +187,17 @@ def _run(
             count = len(members) + (len(bad) if chunk == 0 else 0)
             mark = Mark(window, chunk, chunk == len(groups) - 1, *now)
             if (window, chunk) not in closed:
+                if not begun:  # the clock starts behind what is there already
+                    report(done, total)
+                    begun = True
                 found = records(setting, members, lambda share, at=done, n=count: report(at + int(share * n), total))  # type: ignore[misc]
                 log.append([*(bad if chunk == 0 else []), *found], mark)
                 _trim()
             done += count
-            report(done, total)
+            if begun:
+                report(done, total)
+    if not begun:
+        report(done, total)
     if done == 0:
         raise DataError(f"expected at least one row of {rows.name}, got none")
     if windows and max(windows) > window:

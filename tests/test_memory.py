@@ -74,10 +74,6 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
-# Gradients and relevance of all layers at once. Paths, changed texts and global Jacobians take minutes at 384 tokens.
-WHOLE = [
-    name for name, facts in ATTRIBUTIONS.items() if facts.needs in ("backward", "relevance", "last relevance", "pair")
-]
 
 
 @linux
@@ -87,8 +83,7 @@ WHOLE = [
         pytest.param("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"], marks=pytest.mark.slow),
         pytest.param("encoder", 512, [*DECOMPOSITIONS, "value_zeroing"], marks=pytest.mark.slow),
         pytest.param("encoder", 64, ["hta"], marks=pytest.mark.slow),
-        pytest.param("classifier", 96, sorted(ATTRIBUTIONS), marks=pytest.mark.slow),
-        pytest.param("classifier", 384, WHOLE, marks=pytest.mark.slow),
+        pytest.param("classifier", 512, [*sorted(ATTRIBUTIONS), "hta+rollout"], marks=pytest.mark.slow),
         pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from mixlens.attribute import ATTRIBUTIONS, Preset, method
 from mixlens.attribute.readout import answer, check_target, reading, targets_of
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
-from mixlens.errors import InputError, Undefined, UnknownOption
+from mixlens.errors import InputError, OverBudget, Undefined, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, LayerMaps, PathLike
 from mixlens.runners import Request, attributions, together
@@ -131,22 +132,27 @@ def _attributions(
     asks: dict[str, Request] = {}
     found: dict[str, Attribution] = {}
     skipped: dict[str, str] = {}
+
+    def run(some: Sequence[str]) -> None:
+        here = [request(lens, name, {}, targets, texts, 32, progress, together=len(some)) for name in some]
+        found.update(zip(some, (one for (one,) in attributions(lens, here)), strict=True))
+
     for name in names:
         try:
-            asks[name] = request(lens, name, {}, targets, texts, 32, progress, together=len(names))
+            asks[name] = request(lens, name, {}, targets, texts, 32, progress)
         except Undefined as error:
             skipped[name] = str(error)
     able = list(asks)
     for numbers in together([(ask.method, {}) for ask in asks.values()]):
         some = [able[i] for i in numbers]
-        try:
-            found |= zip(some, (one for (one,) in attributions(lens, [asks[name] for name in some])), strict=True)
-        except Undefined:
-            for name in some:  # whose fault was it?
-                try:
-                    ((found[name],),) = attributions(lens, [asks[name]])
-                except Undefined as error:
-                    skipped[name] = str(error)
+        with suppress(Undefined, OverBudget):  # of one of them, or of all maps at once: each alone says it
+            run(some)
+            continue
+        for name in some:
+            try:
+                run([name])
+            except Undefined as error:
+                skipped[name] = str(error)
     return ({name: found[name] for name in names if name in found}, {n: skipped[n] for n in names if n in skipped})
 
 

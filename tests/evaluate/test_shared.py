@@ -13,7 +13,7 @@ import transformers
 import mixlens
 from mixlens.attribute import ATTRIBUTIONS, Gradient, Preset, method
 from mixlens.attribute.target import Target
-from mixlens.runners import graph, together
+from mixlens.runners import budget, graph, together
 from mixlens.runners.request import request
 from models import families
 
@@ -87,6 +87,46 @@ def test_evaluated_methods_have_the_numbers_of_each_alone(
             if row.method == name:
                 got, expected = (t.values(row.measure, name, row.layer) for t in (table, alone))
                 assert np.array_equal(got, expected, equal_nan=True), (name, row.measure, row.layer)
+
+
+def test_a_method_that_fails_changes_no_number_of_the_others(lens: mixlens.Lens) -> None:
+    failing = ("failing", "norm_res+rollout", {"receptive_field": True})  # undefined for an encoder
+    measures = ["pearson:random"]
+    alone = mixlens.evaluate(lens, TEXTS, ["alti", "globenc"], measures)
+    table = mixlens.evaluate(lens, TEXTS, ["alti", failing, "globenc"], measures)
+    for name in ("alti", "globenc"):
+        assert np.array_equal(table.values("pearson", name), alone.values("pearson", name))
+    assert [set(line["errors"]) for line in table.examples()] == [{"pearson:random failing"}] * 3
+
+
+def test_maps_that_do_not_fit_together_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, text = families.lens("bert", "sequence"), families.text()
+    monkeypatch.setattr(budget, "BASE_BYTES", 0)
+    methods = ("globenc", "alti", "attention_rollout", "norm_rollout")
+    most = max(other.plan(text, name).peak_bytes for name in methods)
+    monkeypatch.setattr(budget, "_free", lambda device: most)
+    seen: list[int] = []
+    stream = mixlens.Lens.stream
+
+    def streamed(self: mixlens.Lens, texts: Any, make: Any, **how: Any) -> Any:
+        seen.append(len(make))
+        return stream(self, texts, make, **how)
+
+    monkeypatch.setattr(mixlens.Lens, "stream", streamed)
+    found = other.compare(text, methods, faithfulness=False)
+    assert (list(found.attributions), seen) == (list(methods), [1, 1, 1, 1])
+    monkeypatch.setattr(budget, "_free", lambda device: 2 * most)
+    other.compare(text, methods, faithfulness=False)
+    assert seen[4:] == [4]
+
+
+def test_progress_of_a_flow_counts_its_rows() -> None:
+    other, calls = families.lens("bert", "sequence"), []
+    texts = [families.text(n) for n in (5, 4, 3, 6)]
+    other.attribute(texts, "attention_flow", batch_size=2, progress=lambda done, total: calls.append((done, total)))
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert all(done <= total for done, total in calls)
+    assert calls[-1][0] == calls[-1][1] > 0
 
 
 def test_passes_are_counted(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:

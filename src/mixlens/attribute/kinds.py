@@ -36,7 +36,8 @@ class Method:
     def shares(self, asked: Mapping[str, Any]) -> Hashable | None:
         """What must be equal for one pass to serve several methods, asked for with these options; None: it never does.
 
-        A method that is computed beside others has the numbers that it has alone.
+        A method that is computed beside others has the numbers that it has alone: to the last bit in equal batches, and
+        maps of several methods may make batches smaller.
         """
         return None
 

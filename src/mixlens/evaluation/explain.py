@@ -132,18 +132,29 @@ def explain(
     out: dict[str, list[Any]] = {}
     keys = list(jobs)
     for numbers in together([(job.facts, job.options) for job in jobs.values()]):
-        some = [keys[i] for i in numbers]
-        group = [jobs[key] for key in some]
-        found = each(partial(_explain, lens, group, chosen, targets, batch), len(chosen))
-        for at, one in enumerate(found):
-            if isinstance(one, Failure) and len(group) > 1:  # whose fault was it?
-                item, goal = chosen[at : at + 1], targets[at : at + 1]
-                alone = [each(partial(_explain, lens, [job], item, goal, batch), 1)[0] for job in group]
-                found[at] = [a if isinstance(a, Failure) else a[0] for a in alone]
-        for k, key in enumerate(some):
-            out[key] = [one if isinstance(one, Failure) else one[k] for one in found]
+        group = [keys[i] for i in numbers]
+        out |= _shared(lens, {key: jobs[key] for key in group}, chosen, targets, batch) or {}
+        for key in group:
+            if key not in out:
+                run = partial(_explain, lens, [jobs[key]], chosen, targets, batch)
+                out[key] = [one if isinstance(one, Failure) else one[0] for one in each(run, len(chosen))]
         tick(len(group))
     return out
+
+
+def _shared(
+    lens: Any, jobs: Mapping[str, Job], chosen: Sequence[Item], targets: Sequence[Target], batch: int
+) -> dict[str, list[Scores]] | None:
+    """The `Scores` of each text by job, out of passes that they share; None where it must be seen whose a fault is."""
+    if len(jobs) == 1 or not chosen:
+        return None
+    try:
+        rows = _explain(lens, list(jobs.values()), chosen, targets, batch, list(range(len(chosen))))
+    except _FATAL:
+        raise
+    except Exception:
+        return None
+    return {key: [row[k] for row in rows] for k, key in enumerate(jobs)}
 
 
 def _explain(

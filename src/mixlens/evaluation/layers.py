@@ -71,7 +71,7 @@ class _Known:
         self.found: dict[str, list[float]] = {}
         try:
             read = json.loads(self.path.read_text("utf-8"))
-            self.found = {key: one for key, one in read.items() if len(one) == 6}
+            self.found = {key: [float(part) for part in one] for key, one in read.items() if len(one) == 6}
         except (OSError, ValueError, TypeError, AttributeError):
             pass  # none yet, or no such file as this writes: it is made again
 

@@ -92,7 +92,8 @@ def attributions(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
     depth = layer_count(lens.model, lens.spec)
     wanted = [read_rows(ask, depth) for ask in asks]
     make = [(mapper(cast(Preset, a.method).mixing, _own(a)), rows) for a, rows in zip(asks, wanted, strict=True)]
-    how: dict[str, Any] = {"progress": asks[0].progress, "answers": asks[0].answers}
+    flows = any(cast(Preset, ask.method).aggregation == "flow" for ask in asks)  # what takes the time is counted
+    how: dict[str, Any] = {"progress": None if flows else asks[0].progress, "answers": asks[0].answers}
     how["batch_size"] = lambda n: min(ask.size_of(n) for ask in asks)
     out: list[list[Any]] = [[None] * count for _ in asks]
     done = 0

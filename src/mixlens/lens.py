@@ -17,7 +17,7 @@ from mixlens.errors import InputError, ModelError, UnknownOption
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.results import Attribution, LayerMaps
 from mixlens.runners import attributions
-from mixlens.runners.budget import Plan, of_attribution, of_mixing, planned, within
+from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
@@ -98,7 +98,7 @@ class Lens:
         texts, single = self._encode(text, truncate)
         lengths = [len(tokens) for tokens in texts]
         rows = asked_rows(queries, method, lengths)
-        _, size = within(self, method, of_mixing(method), options, lengths, memory, batch_size)
+        _, size = within(method, of_maps(self, method, options), lengths, memory, batch_size)
         wanted = None if rows is None else lambda i, layer: rows[i]
         ran = self.through(texts, mapper(method, options), wanted=wanted, batch_size=size, progress=progress)
         out = [layer_maps(self, one, method, options, rows[i] if rows else None) for i, one in enumerate(ran)]
@@ -150,11 +150,10 @@ class Lens:
         texts, _ = self._encode(text, truncate)
         if maps or (method in MIXING and method not in ATTRIBUTIONS):
             mixing_facts(method, options, self.spec.order)
-            needs, together = of_mixing(method), 0
+            cost = of_maps(self, method, options)
         else:
-            needs, together = of_attribution(checked(self, method, options)), 1
-        lengths = [len(tokens) for tokens in texts]
-        return planned(self, method, needs, options, lengths, memory, batch_size, together)
+            cost = of_attribution(self, checked(self, method, options), options)
+        return planned(method, cost, [len(tokens) for tokens in texts], memory, batch_size)
 
     def compare(
         self,

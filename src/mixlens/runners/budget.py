@@ -103,6 +103,7 @@ class Cost:
     """The sizes of a model that a call's cost depends on, and the class of what is done (a key of `facts.COST`)."""
 
     needs: str
+    device: torch.device
     layers: int
     dim: int
     heads: int
@@ -203,6 +204,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any], together: int) -> C
     head = lens.model.get_output_embeddings() if hasattr(lens.model, "get_output_embeddings") else None
     return Cost(
         needs=needs,
+        device=lens.model.device,
         layers=layer_count(lens.model, spec),
         dim=dim,
         heads=heads,
@@ -220,67 +222,45 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any], together: int) -> C
     )
 
 
-def of_mixing(name: str) -> str:
-    """The class of a mixing method's cost."""
+def of_maps(lens: Any, name: str, options: Mapping[str, Any]) -> Cost:
+    """The cost of a mixing method's maps."""
+    return _cost(lens, _needs_of_maps(name), options, 0)
+
+
+def of_attribution(lens: Any, chosen: Method, options: Mapping[str, Any], together: int = 1) -> Cost:
+    """The cost of an attribution method, beside `together - 1` others that share its pass."""
+    maps = chosen.mixing if isinstance(chosen, Preset) and chosen.needs != "flow" else None
+    return _cost(lens, chosen.needs if maps is None else _needs_of_maps(maps), options, together)
+
+
+def _needs_of_maps(name: str) -> str:
     return "full" if name == "effective_attention" else MIXING[name].needs
 
 
-def of_attribution(chosen: Method) -> str:
-    """The class of an attribution method's cost."""
-    return of_mixing(chosen.mixing) if isinstance(chosen, Preset) and chosen.needs != "flow" else chosen.needs
-
-
-def planned(
-    lens: Any,
-    name: str,
-    needs: str,
-    options: Mapping[str, Any],
-    lengths: Sequence[int],
-    memory: Any,
-    batch_size: int,
-    together: int = 0,
-) -> Plan:
-    """The Plan of a call of a method of this class on texts of these lengths. Raises UnknownOption.
-
-    `together`: see `Cost`; an attribution method alone has 1.
-    """
-    return _plan(name, _cost(lens, needs, options, together), lengths, bytes_of(memory, lens.model.device), batch_size)
-
-
-def within(
-    lens: Any,
-    name: str,
-    needs: str,
-    options: Mapping[str, Any],
-    lengths: Sequence[int],
-    memory: Any,
-    batch_size: int,
-    together: int = 0,
-) -> tuple[int, BatchSize]:
-    """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption.
-
-    Not cut to the number of texts: some methods run many changed texts, or points of a way, for each.
-    """
-    if type(batch_size) is not int or batch_size < 1:
-        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
-    of, budget = _cost(lens, needs, options, together), bytes_of(memory, lens.model.device)
-    _plan(name, of, lengths, budget, batch_size).require()
-    room = budget - _kept(of, lengths)
-
-    def size(n: int) -> int:
-        return max(1, min(batch_size, of.most(n, room)))
-
-    return size(max(lengths)), size
-
-
-def _plan(name: str, of: Cost, lengths: Sequence[int], budget: int, batch_size: int) -> Plan:
-    longest, kept = max(lengths), _kept(of, lengths)
+def planned(name: str, of: Cost, lengths: Sequence[int], memory: Any, batch_size: int) -> Plan:
+    """The Plan of a call on texts of these lengths. Raises UnknownOption."""
+    budget, longest, kept = bytes_of(memory, of.device), max(lengths), _kept(of, lengths)
     # Some methods run many points of a way, or changed texts, for each text.
     runs = len(lengths) * {"path": of.steps, "occlusion": longest}.get(of.needs, 1)
     size = max(1, min(batch_size, runs, of.most(longest, budget - kept)))
     peak = of.fixed_bytes(longest) + kept + size * of.batch_bytes(longest)
     time = COST["decompose" if of.needs == "full" else of.needs]
     return Plan(name, len(lengths), longest, time, of.passes(longest), size, peak, budget)
+
+
+def within(name: str, of: Cost, lengths: Sequence[int], memory: Any, batch_size: int) -> tuple[int, BatchSize]:
+    """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption.
+
+    Not cut to the number of texts: some methods run many changed texts, or points of a way, for each.
+    """
+    if type(batch_size) is not int or batch_size < 1:
+        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
+    room = planned(name, of, lengths, memory, batch_size).require().budget - _kept(of, lengths)
+
+    def size(n: int) -> int:
+        return max(1, min(batch_size, of.most(n, room)))
+
+    return size(max(lengths)), size
 
 
 def _kept(of: Cost, lengths: Sequence[int]) -> int:

@@ -75,8 +75,8 @@ def request(
     chosen = checked(lens, name, asked)
     own = chosen.options()
     lengths = [len(tokens) for tokens in texts]
-    needs = budget.of_attribution(chosen)
-    size, sizes = budget.within(lens, name, needs, asked, lengths, memory, batch_size, together)
+    cost = budget.of_attribution(lens, chosen, asked, together)
+    size, sizes = budget.within(name, cost, lengths, memory, batch_size)
     return Request(
         name=name,
         method=chosen,

@@ -45,8 +45,8 @@ if kind == "encoder":
     config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=1)
     lens = mixlens.load(transformers.BertModel(config).eval())
 elif kind == "classifier":
-    config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=2, hidden_size=256, num_attention_heads=8,
-        intermediate_size=1024, initializer_range=0.2)  # with less, what grad_sum adds up is too near 0
+    config = transformers.BertConfig(vocab_size=1000, num_hidden_layers=2, hidden_size=128, num_attention_heads=4,
+        intermediate_size=512, initializer_range=0.2)  # with less, what grad_sum adds up is too near 0
     lens = mixlens.load(transformers.BertForSequenceClassification(config).eval())
 else:
     config = transformers.LlamaConfig(vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=3,

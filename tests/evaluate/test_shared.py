@@ -70,19 +70,19 @@ def test_compared_methods_have_the_results_of_each_alone(family: str) -> None:
     ("methods", "measures", "layers"),
     [
         (GRADIENTS, ("pearson:random", "kendall_confidence"), None),
-        (GRADIENTS, ("pearson:random", "kendall_confidence"), "each"),
+        pytest.param(GRADIENTS, ("pearson:random", "kendall_confidence"), "each", marks=pytest.mark.slow),
         (MAPS, ("pearson:random",), None),
-        (MAPS, ("pearson:random",), "each"),
-        (MAPS, ("pearson:random",), "upto"),
+        pytest.param(MAPS, ("pearson:random",), "each", marks=pytest.mark.slow),
+        pytest.param(MAPS, ("pearson:random",), "upto", marks=pytest.mark.slow),
     ],
 )
 def test_evaluated_methods_have_the_numbers_of_each_alone(
     methods: list[str], measures: tuple[str, ...], layers: str | None, lens: mixlens.Lens
 ) -> None:
-    table = mixlens.evaluate(lens, TEXTS, methods, measures, layers=layers)
+    table = mixlens.evaluate(lens, TEXTS, methods, measures, layers=layers, resamples=2)
     assert [line for line in table.examples() if line.get("errors")] == []
     for name in methods:
-        alone = mixlens.evaluate(lens, TEXTS, [name], measures, layers=layers)
+        alone = mixlens.evaluate(lens, TEXTS, [name], measures, layers=layers, resamples=2)
         for row in alone:
             if row.method == name:
                 got, expected = (t.values(row.measure, name, row.layer) for t in (table, alone))
@@ -146,10 +146,10 @@ def test_passes_are_counted(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch)
     lens.compare(TEXTS[0], [*GRADIENTS, *MAPS], faithfulness=False)
     assert seen == [False, True, len(MAPS)]
     seen.clear()
-    mixlens.evaluate(lens, TEXTS, [*MAPS, *GRADIENTS], ["spearman:saliency"])
+    mixlens.evaluate(lens, TEXTS, [*MAPS, *GRADIENTS], ["spearman:saliency"], resamples=2)
     assert seen == [len(MAPS), False, True]
     seen.clear()
-    mixlens.evaluate(lens, TEXTS, ["saliency", "grad_l2", "alti"], ["spearman:grad_l2"], layers="each")
+    mixlens.evaluate(lens, TEXTS, ["saliency", "grad_l2", "alti"], ["spearman:grad_l2"], layers="each", resamples=2)
     assert seen == [*[False] * (1 + lens.model.config.num_hidden_layers), 1]
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixlens.attribute import ATTRIBUTIONS, Preset, method
+from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
 from mixlens.attribute.readout import answer, check_target, reading, targets_of
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, OverBudget, Undefined, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, LayerMaps, PathLike
-from mixlens.runners import Request, attributions, together
+from mixlens.runners import attributions, together
 from mixlens.runners.passes import Progress
 from mixlens.runners.removal import asked_about, changed, left, log_probability
-from mixlens.runners.request import request
+from mixlens.runners.request import checked, request
 
 if TYPE_CHECKING:
     import pandas
@@ -129,7 +129,7 @@ def _attributions(
     lens: Any, texts: Sequence[Tokens], names: Sequence[str], targets: Sequence[Target], progress: Progress | None
 ) -> tuple[dict[str, Attribution], dict[str, str]]:
     """Each method's Attribution in the order of the names, those that share a pass together; and who has none, why."""
-    asks: dict[str, Request] = {}
+    able: dict[str, Method] = {}
     found: dict[str, Attribution] = {}
     skipped: dict[str, str] = {}
 
@@ -139,12 +139,11 @@ def _attributions(
 
     for name in names:
         try:
-            asks[name] = request(lens, name, {}, targets, texts, 32, progress)
+            able[name] = checked(lens, name, {})
         except Undefined as error:
             skipped[name] = str(error)
-    able = list(asks)
-    for numbers in together([(ask.method, {}) for ask in asks.values()]):
-        some = [able[i] for i in numbers]
+    for numbers in together([(one, {}) for one in able.values()]):
+        some = [list(able)[i] for i in numbers]
         with suppress(Undefined, OverBudget):  # of one of them, or of all maps at once: each alone says it
             run(some)
             continue

@@ -21,8 +21,7 @@ def attributions(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
     """Every method's Attributions of the texts, one forward and one backward pass a batch. Raises TargetError."""
     ask = asks[0]
     methods = [cast(Gradient, one.method) for one in asks]
-    for one in asks:
-        need_answer(lens, one)
+    need_answer(lens, ask)
     layer = checked_layer(lens, ask.options.get("layer", 0))
     hide = hidden(ask) if ask.options.get("mask_special") else None
     of = methods[0].of

@@ -137,26 +137,32 @@ def test_a_plan_says_what_a_call_takes():
 
 
 @pytest.mark.parametrize(
-    ("kind", "method", "options"),
-    [(Occlusion, "blank_out", {"replace": 4}), (Way, "integrated_gradients", {"steps": 8, "tolerance": 1e9})],
+    ("kind", "method", "options", "size"),
+    [
+        (Occlusion, "blank_out", {"replace": 4}, 7),
+        (Way, "integrated_gradients", {"steps": 80, "tolerance": 1e9}, 7 * 32 // 9),
+    ],
 )
-def test_one_text_that_takes_many_passes_still_has_them_in_batches(kind, method, options, monkeypatch):
+def test_one_text_that_takes_many_passes_still_has_them_in_batches(kind, method, options, size, monkeypatch):
     seen, real = [], RUNNERS[kind]
 
     def look(lens: mixlens.Lens, asks: list[Request]) -> list[list[mixlens.Attribution]]:
-        seen.extend(ask.batch_size for ask in asks)
+        seen.extend(ask.size_of(9) for ask in asks)
         return real(lens, asks)
 
     monkeypatch.setitem(RUNNERS, kind, look)
     families.lens("bert", "sequence").attribute(families.text(), method, batch_size=7, **options)
-    assert seen == [7]
+    assert seen == [size]
 
 
-@pytest.mark.parametrize(("method", "runs"), [("integrated_gradients", 100), ("blank_out", 9), ("attcat", 1)])
-def test_a_plan_counts_the_passes_that_run_together(method, runs):
+@pytest.mark.parametrize(
+    ("method", "sizes"),
+    [("integrated_gradients", [32 // 9, 8 * 32 // 9, 100]), ("blank_out", [1, 8, 9]), ("attcat", [1, 1, 1])],
+)
+def test_a_plan_counts_the_passes_that_run_together(method, sizes):
     lens, text = families.lens("bert", "sequence"), families.text()
     plans = [lens.plan(text, method, batch_size=size) for size in (1, 8, 1000)]
-    assert [plan.batch_size for plan in plans] == [1, min(8, runs), runs]
+    assert [plan.batch_size for plan in plans] == sizes
     assert plans[0].peak_bytes <= plans[1].peak_bytes <= plans[2].peak_bytes
 
 

@@ -307,8 +307,12 @@ class BytePair:
     def __call__(self, text, add_special_tokens):
         return {"input_ids": [7] if text == " film" else [8, 9]}
 
+    def convert_tokens_to_ids(self, token):
+        return self.get_vocab().get(token)
+
     def convert_ids_to_tokens(self, ids):
-        return [{7: "Ġfilm", 8: "f", 9: "ilm"}.get(i, str(i)) for i in ids]
+        names = {7: "Ġfilm", 8: "f", 9: "ilm"}
+        return names.get(ids, str(ids)) if isinstance(ids, int) else [names.get(i, str(i)) for i in ids]
 
 
 def test_the_suggestion_is_one_that_works():

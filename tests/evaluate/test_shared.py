@@ -150,7 +150,7 @@ def test_passes_are_counted(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch)
     assert seen == [len(MAPS), False, True]
     seen.clear()
     mixlens.evaluate(lens, TEXTS, ["saliency", "grad_l2", "alti"], ["spearman:grad_l2"], layers="each", resamples=2)
-    assert seen == [*[False] * (1 + lens.model.config.num_hidden_layers), 1]
+    assert seen == [*[False] * lens.model.config.num_hidden_layers, 1]  # the whole model's are the first layer's
 
 
 def test_maps_of_several_methods_are_kept_of_few_texts_at_a_time() -> None:

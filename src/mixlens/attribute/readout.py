@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -92,6 +92,20 @@ class Answer:
             for z, i in zip(logits, self.indices, strict=True)
         ]
         return torch.stack(parts).sum()
+
+    def among(self, outputs: Sequence[int]) -> Answer:
+        """The same answer where the logits are those of `outputs` alone."""
+        foil = self.target.foil_index
+        target = self.target if foil is None else replace(self.target, foil_index=outputs.index(foil))
+        return replace(self, target=target, indices=tuple(outputs.index(i) for i in self.indices))
+
+
+def outputs_read(answers: Sequence[Answer], of: Quantity) -> list[int] | None:
+    """The classes or tokens, in order, whose logits the explained numbers depend on; None: they depend on all."""
+    if any(len(a.indices) != 1 or (a.target.foil_index is None and a.chosen(of) != "logit") for a in answers):
+        return None
+    read = {i for a in answers for i in (a.indices[0], a.target.foil_index) if i is not None}
+    return sorted(read)
 
 
 def check_target(target: Any) -> Target:
@@ -274,9 +288,9 @@ def find(head: Head, what: str | int, count: int) -> int:
         raise TargetError(f"no label {what!r}{did_you_mean(what, by_name)}")
     if head.tokenizer is None:
         raise TargetError(f"a target token needs a tokenizer; pass its id instead of {what!r}")
-    known = head.tokenizer.get_vocab()
-    if what in known:
-        return int(known[what])
+    at = head.tokenizer.convert_tokens_to_ids(what)  # (the vocabulary as a dictionary takes longer than a pass)
+    if isinstance(at, int) and head.tokenizer.convert_ids_to_tokens(at) == what:
+        return at
     ids = head.tokenizer(what, add_special_tokens=False)["input_ids"]
     if _one_token(head, what):
         return int(ids[0])

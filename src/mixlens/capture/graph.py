@@ -38,12 +38,14 @@ def graph(
     leaf: Tensor | None = None,
     also: Callable[[LayerPass], None] | None = None,
     on_linear: OnLinear | None = None,
+    skip: Sequence[type] = (),
+    tokens: Sequence[int] | None = None,
 ) -> Graph:
     """Run the whole model with the input of `layer` cut off from what is below it.
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
-    dim). `also` and `on_linear` see every layer and linear map. Parameters need no gradient and get none: only the
-    leaf is a variable.
+    dim); what is below may then be left out (`skip`, and `tokens` too: see `run`). `also` and `on_linear` see every
+    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable.
     """
     kept: list[Tensor] = []
     attention: list[Tensor] = []
@@ -72,5 +74,5 @@ def graph(
 
     with torch.enable_grad():
         how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "on_linear": on_linear}
-        output = run(model, spec, inputs, on_layer, heads=True, at=at, **how)
+        output = run(model, spec, inputs, on_layer, heads=True, at=at, skip=skip, tokens=tokens, **how)
     return Graph(layer, kept, attention, output)

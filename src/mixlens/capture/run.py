@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ class LayerPass:
     attn: Tensor | None = None  # the output projection's output, bias in
     norms: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # role -> input and output
     y: Tensor | None = None  # its output
+    form: type | None = None  # how it gives `y` back: itself (Tensor), or alone in a tuple; None: with more
     args: tuple[Any, ...] = ()  # how it was called, x among them
     kwargs: dict[str, Any] = field(default_factory=dict)
 
@@ -50,6 +52,8 @@ def run(
     on_input: OnInput | None = None,
     on_call: OnCall | None = None,
     on_linear: OnLinear | None = None,
+    skip: Sequence[type] = (),
+    tokens: Sequence[int] | None = None,
 ) -> Any:
     """One pass over `inputs`; `on_layer` is called once a layer, in order, and may return a new layer output.
 
@@ -57,8 +61,12 @@ def run(
     key), that the layer is then computed with, so that they stand in the autograd graph. `on_linear` sees input and
     output of every linear map.
 
+    `skip`: the first layers, by their `form`, are not run: they give back what they get. What is seen begins at the
+    layer above, whose input `on_input` has to give.
+
     `heads`: run the whole model (its output comes back), else the base model only. `at`: a language model's logits
-    are wanted at one position of each text only, (text, 1, vocabulary). Raises SelfCheckFailed when a layer does not
+    are wanted at one position of each text only, (text, 1, vocabulary); of `tokens` alone, where there are some, (text,
+    1, token). Raises SelfCheckFailed when a layer does not
     call the attention interface exactly once, or when no layer runs.
     """
     twin = shadow(model, NAME)
@@ -68,6 +76,8 @@ def run(
 
     def enter(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal current
+        if count < len(skip):
+            return None
         x = args[0] if args else kwargs["hidden_states"]
         new = None if on_input is None else on_input(count, x)
         if new is not None:
@@ -97,17 +107,30 @@ def run(
     def leave(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         nonlocal current, count
         seen, current = current, None  # what `on_layer` calls is not recorded
-        assert seen is not None
+        count += 1
+        if seen is None:
+            return None
         _complete(seen, spec)
         first = out[0] if isinstance(out, tuple) else out
         seen.y = first.view_as(seen.x)
-        count += 1
+        seen.form = None if isinstance(out, tuple) and len(out) > 1 else type(out)
         new = on_layer(seen)
         if new is None:
             return None
         return (new.view_as(first), *out[1:]) if isinstance(out, tuple) else new.view_as(first)
 
+    def passed_by(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def back(*args: Any, **kwargs: Any) -> Any:
+            if count >= len(skip):
+                return forward(*args, **kwargs)
+            x = args[0] if args else kwargs["hidden_states"]
+            return (x,) if skip[count] is tuple else x
+
+        return back
+
     for layer in layer_modules(base, spec):
+        if skip:
+            layer.forward = passed_by(layer.forward)
         layer.register_forward_pre_hook(enter, with_kwargs=True)
         layer.register_forward_hook(leave, with_kwargs=True)
         submodule(layer, spec.out).register_forward_hook(keep_attn)
@@ -126,10 +149,17 @@ def run(
             return (args[0][rows][:, None], *args[1:])
 
         vocabulary.register_forward_pre_hook(only_at)
+        if tokens is not None:
+            vocabulary.forward = partial(_some_outputs, vocabulary, list(tokens))
     output = (twin if heads else base)(**inputs)
     if count == 0:
         raise SelfCheckFailed(f"expected the layers of {type(model).__name__} to run, none did; the spec names others")
     return output
+
+
+def _some_outputs(linear: torch.nn.Linear, outputs: list[int], x: Tensor) -> Tensor:
+    bias = None if linear.bias is None else linear.bias[outputs]
+    return torch.nn.functional.linear(x, linear.weight[outputs], bias)
 
 
 def call_again(

@@ -176,7 +176,11 @@ def _explain(
     for k, job in enumerate(group):
         if isinstance(job.facts, Path) or (isinstance(job.facts, Gradient) and job.facts.reads == "input"):
             for layer in job.numbers:
-                asked_again.setdefault(layer, []).append(k)
+                if layer == job.options.get("layer", 0):  # the whole model's is that layer's
+                    for scores in out[k]:
+                        scores[layer] = scores[None]
+                else:
+                    asked_again.setdefault(layer, []).append(k)
         elif job.numbers:
             for scores, a in zip(out[k], whole[k], strict=True):
                 rows = _array(a.layers)

@@ -126,15 +126,16 @@ class Study:
         costly: Sequence[str],
         **how: Any,
     ) -> Joined:
-        """`evaluate`, where the methods labelled in `costly` look at some of the texts alone, evenly spaced."""
-        few = None if self.costly is None or self.costly >= len(rows) else self.costly
-        rest = [m for m in methods if few is None or m[0] not in costly]
-        table = self.evaluate(part if few is None else f"{part}-others", role, rows, rest, measures, **how)
-        if few is None:
-            return Joined(table, table, (), (), len(rows))
+        """`evaluate`, where the methods labelled in `costly` have a run of their own, on `self.costly` of the texts.
+
+        These are evenly spaced; all of them without a limit.
+        """
+        few = len(rows) if self.costly is None else min(self.costly, len(rows))
         chosen = tuple(round(i * (len(rows) - 1) / max(1, few - 1)) for i in range(few))
         dear = [m for m in methods if m[0] in costly]
-        part = f"{part}-{few}"
+        rest = [m for m in methods if m[0] not in costly]
+        table = self.evaluate(f"{part}-others", role, rows, rest, measures, **how)
+        part = f"{part}-costly" if few == len(rows) else f"{part}-{few}"
         other = self.evaluate(part, role, [rows[i] for i in chosen], dear, measures, **how)
         return Joined(table, other, tuple(m[0] for m in dear), chosen, len(rows))
 
@@ -166,4 +167,5 @@ class Joined:
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know of the texts."""
         names = ", ".join(self.costly)
-        return (f"{names}: on {len(self.chosen)} of the {self.count} texts, evenly spaced.",) if self.costly else ()
+        some = len(self.chosen) < self.count
+        return (f"{names}: on {len(self.chosen)} of the {self.count} texts, evenly spaced.",) if some else ()

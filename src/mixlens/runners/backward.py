@@ -52,12 +52,10 @@ def differentiate(
                 inputs["attention_mask"][b, : len(texts[i])].masked_fill_(hidden_tokens, 0)
         g = graph(model, spec, inputs, layer=layer, weights=weights, at=at)
         with torch.enable_grad():
-            resolved, values = [], []
-            for b, i in enumerate(members):
-                logits = part_logits(g.output, b, at[b], len(texts[i]))
-                assert logits is not None
-                resolved.append(resolve(i, tuple(z.detach() for z in logits)))
-                values.append(resolved[-1].value(logits, of))
+            said = part_logits(g.output, at, [len(texts[i]) for i in members])
+            assert said is not None
+            resolved = [resolve(i, tuple(z.detach() for z in z_s)) for i, z_s in zip(members, said, strict=True)]
+            values = [one.value(logits, of) for one, logits in zip(resolved, said, strict=True)]
             gradients, weight_gradients = _backward(torch.stack(values).sum(), g, all_hidden, weights)
         for b, i in enumerate(members):
             n = len(texts[i])

@@ -26,6 +26,8 @@ from mixlens.errors import OverBudget, UnknownOption
 from mixlens.facts import COST
 from mixlens.mixing import MIXING
 
+POINTS = {"cpu": 32}  # points of a way of so many tokens count as one text of a batch; shorter ones fill it up
+POINTS_ELSEWHERE = 2048
 HELD_BYTES = 256 << 20  # see mixing/hta.py and runners/jacobian.py
 BASE_BYTES = 24 << 20  # what Python, torch's threads and the allocator take beside the tensors
 COMPILER_BYTES = 64 << 20  # LLVM itself, from the first loop on (decompose/compiled.py)
@@ -242,7 +244,7 @@ def planned(name: str, of: Cost, lengths: Sequence[int], memory: Any, batch_size
     budget, longest, kept = bytes_of(memory, of.device), max(lengths), _kept(of, lengths)
     # Some methods run many points of a way, or changed texts, for each text.
     runs = len(lengths) * {"path": of.steps, "occlusion": longest}.get(of.needs, 1)
-    size = max(1, min(batch_size, runs, of.most(longest, budget - kept)))
+    size = max(1, min(_asked(of, longest, batch_size), runs, of.most(longest, budget - kept)))
     peak = of.fixed_bytes(longest) + kept + size * of.batch_bytes(longest)
     time = COST["decompose" if of.needs == "full" else of.needs]
     return Plan(name, len(lengths), longest, time, of.passes(longest), size, peak, budget)
@@ -258,9 +260,16 @@ def within(name: str, of: Cost, lengths: Sequence[int], memory: Any, batch_size:
     room = planned(name, of, lengths, memory, batch_size).require().budget - _kept(of, lengths)
 
     def size(n: int) -> int:
-        return max(1, min(batch_size, of.most(n, room)))
+        return max(1, min(_asked(of, n, batch_size), of.most(n, room)))
 
     return size(max(lengths)), size
+
+
+def _asked(of: Cost, n: int, batch_size: int) -> int:
+    """How many rows of n tokens are to go through at a time: a text's points are many, and short ones leave room."""
+    if of.needs != "path":
+        return batch_size
+    return max(batch_size, batch_size * POINTS.get(of.device.type, POINTS_ELSEWHERE) // n)
 
 
 def _kept(of: Cost, lengths: Sequence[int]) -> int:

@@ -28,8 +28,8 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     for done, total, (i,), inputs in groups(lens.model, ask.texts, 1, lens.pad, head=True):
         n = len(ask.texts[i])
         g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]])
-        logits = part_logits(g.output, 0, ask.answers[i], n)
-        known = None if logits is None else tuple(z.detach() for z in logits)
+        logits = part_logits(g.output, [ask.answers[i]], [n])
+        known = None if logits is None else tuple(z.detach() for z in logits[0])
         said = answer(lens.head, ask.reads[i], known)
         if "max" in said.rows:
             raise Undefined(f"{ask.name} reads one vector, 'max' names none; pass readout= a position or 'mean'")

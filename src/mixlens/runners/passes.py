@@ -111,12 +111,12 @@ def stream(
             release()
         for scores, here, some in held:
             _hand_out(scores, here, some, square)
+        said = None if at is None else part_logits(result, at, [len(texts[i]) for i in members])
         for here in out:
             for b, one in enumerate(here):
                 if not all(bool(torch.isfinite(t).all()) for t in one.layers):
                     raise not_finite(model, "a score")
-                if at is not None:
-                    one.logits = part_logits(result, b, at[b], len(one.tokens))
+                one.logits = None if said is None else said[b]
         yield members, out
 
 
@@ -165,11 +165,17 @@ def groups(
         yield number, len(batches), members, inputs
 
 
-def part_logits(output: Any, b: int, at: int, n: int) -> tuple[Tensor, ...] | None:
-    """The logits of text b's answer: (class,), or start and end logits (token,) each; None without a head."""
+def part_logits(output: Any, at: Sequence[int], lengths: Sequence[int]) -> list[tuple[Tensor, ...]] | None:
+    """The logits of each text's answer: (class,), or start and end logits (token,) each; None without a head.
+
+    The batch is taken apart once: the gradient of an index is as large as all logits, and there is one for each text.
+    """
     if getattr(output, "start_logits", None) is not None:
-        return output.start_logits[b, :n], output.end_logits[b, :n]
+        starts, ends = output.start_logits.unbind(), output.end_logits.unbind()
+        return [(s[:n], e[:n]) for s, e, n in zip(starts, ends, lengths, strict=True)]
     logits = getattr(output, "logits", None)
     if logits is None:
         return None
-    return (logits[b] if logits.ndim == 2 else logits[b, at if logits.shape[1] > 1 else 0],)
+    if logits.ndim == 3:
+        logits = logits[:, 0] if logits.shape[1] == 1 else logits[range(len(at)), list(at)]
+    return [(z,) for z in logits.unbind()]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mixlens.attribute.kinds import Path
 from mixlens.attribute.paths import integrated_gradients, rescaled
-from mixlens.attribute.readout import Answer, answer
+from mixlens.attribute.readout import Answer, answer, outputs_read
 from mixlens.capture.attention import NAME
 from mixlens.capture.graph import graph
 from mixlens.capture.run import run
@@ -24,7 +24,6 @@ from mixlens.runners.passes import groups, part_logits
 from mixlens.runners.request import Request, provenance, result
 from mixlens.selfcheck import not_finite
 
-TOKENS = 1 << 16  # of the points in one pass on a device other than a CPU
 LEAST = 1e-4  # what integrated gradients may be off, however little the outputs differ
 
 Ways = tuple[list[Tensor], list[float]]  # of each text of a batch: scores (token,), and what the outputs differ by
@@ -46,11 +45,13 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     size = _texts_at_once(lens, ask) if method.steps else ask.batch_size
     for done, total, members, inputs in groups(lens.model, ask.texts, size, lens.pad, head=True):
         at = [ask.answers[i] for i in members]
-        x, output = layer_input(twin, lens.spec, inputs, layer, at=at)
-        logits = [part_logits(output, b, at[b], len(ask.texts[i])) for b, i in enumerate(members)]
+        lengths = [len(ask.texts[i]) for i in members]
+        x, output, below = layer_input(twin, lens.spec, inputs, layer, at=at)
+        logits = part_logits(output, at, lengths)
+        assert logits is not None
         said = [answer(lens.head, ask.reads[i], z) for i, z in zip(members, logits, strict=True)]
         base = _baseline(lens, twin, inputs, x, [others[i] for i in members], kind, layer)
-        points = _Points(twin, lens.spec, inputs, layer, at, [len(ask.texts[i]) for i in members], said, method.of)
+        points = _Points(twin, lens.spec, inputs, layer, at, lengths, said, method.of, below)
         scores, differences = _integrated(points, x, base, ask) if method.steps else _rescaled(points, x, base)
         for b, i in enumerate(members):
             if not bool(torch.isfinite(scores[b]).all()):
@@ -86,33 +87,32 @@ class _Points:
         lengths: list[int],
         said: list[Answer],
         of: Any,
+        below: Sequence[type],
     ) -> None:
         self.model, self.spec, self.inputs, self.layer = model, spec, inputs, layer
-        self.at, self.lengths, self.said, self.of = at, lengths, said, of
+        self.at, self.lengths, self.said, self.of, self.below = at, lengths, said, of, below
+        self.tokens = outputs_read(said, of) if isinstance(model.get_output_embeddings(), nn.Linear) else None
+        if self.tokens is not None:  # a vocabulary's other logits cost as much as a layer or more
+            self.said = [one.among(self.tokens) for one in said]
 
     def values(self, leaf: Tensor, model: Any = None) -> Tensor:
         """(row,): the numbers of `leaf` (row, token, dim), whose rows are the batch's texts in turn, over and over."""
         times = len(leaf) // len(self.at)
         inputs = {name: t.repeat(times, *[1] * (t.ndim - 1)) for name, t in self.inputs.items()}
         here = leaf.to(next(self.model.parameters()).dtype)
-        how: dict[str, Any] = {"layer": self.layer, "at": self.at * times, "leaf": here}
-        output = graph(model or self.model, self.spec, inputs, **how).output
-        values = []
-        for row in range(len(leaf)):
-            b = row % len(self.at)
-            logits = part_logits(output, row, self.at[b], self.lengths[b])
-            assert logits is not None
-            values.append(self.said[b].value(logits, self.of))
-        return torch.stack(values)
+        at = self.at * times
+        how: dict[str, Any] = {"layer": self.layer, "at": at, "leaf": here, "skip": self.below, "tokens": self.tokens}
+        logits = part_logits(graph(model or self.model, self.spec, inputs, **how).output, at, self.lengths * times)
+        assert logits is not None
+        return torch.stack([one.value(z, self.of) for one, z in zip(self.said * times, logits, strict=True)])
 
 
 def _integrated(points: _Points, x: Tensor, base: Tensor, ask: Request) -> Ways:
     how = {k: v for k, v in ask.options.items() if k in ("steps", "rule")}
-    once = ask.batch_size if x.device.type == "cpu" else max(ask.batch_size, TOKENS // x.shape[1])
-    scores = integrated_gradients(points.values, x, base, at_once=once, **how).detach().cpu()
+    scores = integrated_gradients(points.values, x, base, at_once=ask.size_of(x.shape[1]), **how).detach().cpu()
     with torch.no_grad():
-        differences = (points.values(x) - points.values(base)).tolist()
-    return [scores[b, :n] for b, n in enumerate(points.lengths)], differences
+        here, there = points.values(torch.cat([x, base])).chunk(2)
+    return [scores[b, :n] for b, n in enumerate(points.lengths)], (here - there).tolist()
 
 
 def _texts_at_once(lens: Any, ask: Request) -> int:
@@ -138,12 +138,13 @@ def layer_input(
     *,
     at: list[int] | None = None,
     start: Callable[[Tensor], Tensor] | None = None,
-) -> tuple[Tensor, Any]:
+) -> tuple[Tensor, Any, Sequence[type]]:
     """A layer's input (batch, token, dim) in at least float32, and the model's output (with its head if `at`).
 
-    `start` gives another input of layer 0.
+    `start` gives another input of layer 0. Third, the forms of the layers below, where one can do without them.
     """
     kept: list[Tensor] = []
+    forms: list[type | None] = []
 
     def on_input(index: int, x: Tensor) -> Tensor | None:
         new = None if start is None or index else start(x)
@@ -152,9 +153,13 @@ def layer_input(
         return new
 
     with torch.no_grad():
-        output = run(model, spec, inputs, lambda seen: None, heads=at is not None, at=at, on_input=on_input)
+        output = run(
+            model, spec, inputs, lambda seen: forms.append(seen.form), heads=at is not None, at=at, on_input=on_input
+        )
     (x,) = kept
-    return (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x), output
+    below = [form for form in forms[:layer] if form is not None]
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return wide, output, below if len(below) == layer else ()
 
 
 # --- baselines ---

@@ -51,7 +51,8 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
         ran.clear()
 
     g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]], also=also, on_linear=on_linear)
-    logits = part_logits(g.output, 0, ask.answers[i], len(ask.texts[i]))
+    found = part_logits(g.output, [ask.answers[i]], [len(ask.texts[i])])
+    logits = None if found is None else found[0]
     said = answer(lens.head, ask.reads[i], None if logits is None else tuple(z.detach() for z in logits))
     if said.target.foil_index is not None or (said.target.of or "logit") != "logit":
         raise Undefined(f"{ask.name} propagates one logit; leave out foil= and of=, or use attcat or grad_sam")

@@ -13,6 +13,7 @@ from transformers.activations import NewGELUActivation
 import mixlens
 from mixlens import Target
 from mixlens.attribute.paths import RULES, integrated_gradients, rescaled
+from mixlens.capture.run import LayerPass, layer_count
 from mixlens.errors import NotConverged, Undefined, UnknownOption
 from mixlens.runners import path
 from models import families
@@ -321,3 +322,80 @@ def test_deeplift_of_a_text_with_itself_is_zero():
     assert (got.scores == 0).all() and got.meta["difference"] == 0
     with pytest.raises(UnknownOption, match="texts of 4, 6 tokens"):
         families.lens("bert", "sequence").attribute(families.texts((6, 4)), "deeplift", baseline=x)
+
+
+def watched_and_whole(monkeypatch, lens, ids, method, asked):
+    """(scores and difference, layers that were seen): as it is, and where nothing is left out."""
+    ran, real, out = [], path.graph, []
+
+    def watch(*args, also=None, **how):
+        return real(*args, also=lambda seen: ran.append(seen.index), **how)
+
+    def whole(*args, skip, tokens, **how):
+        return watch(*args, **how)
+
+    for graph in (watch, whole):
+        with monkeypatch.context() as patch:
+            patch.setattr(path, "graph", graph)
+            if graph is whole:
+                patch.setattr(path, "outputs_read", lambda answers, of: None)
+            found = lens.attribute(ids, method, **asked)
+        out.append((found.scores, found.meta["difference"], set(ran)))
+        ran.clear()
+    return out
+
+
+METHODS = {"integrated_gradients": {"steps": 3, **SMOOTH}, "deeplift": {}}
+HEADS = [(name, head) for name, f in families.FAMILIES.items() for head in f.heads if head != "base"]
+LM = ("masked", "causal")
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "method"),
+    [
+        pytest.param(*one, method, marks=() if one[1] in LM and method[0] == "i" else pytest.mark.slow)
+        for method in METHODS
+        for one in HEADS
+    ],
+)
+def test_what_the_number_does_not_depend_on_is_not_computed(name, head, method, monkeypatch):
+    """Layers below and other tokens' logits are left out; with them the scores are the same."""
+    lens = families.lens(name, head)
+    target = Target(7, foil=1, position=3) if head in LM else Target(1, position=2 if head == "token" else None)
+    asked = {"layer": 2, "target": target, **METHODS[method]}
+    short, full = watched_and_whole(monkeypatch, lens, families.text(N), method, asked)
+    count = layer_count(lens.model, lens.spec)
+    assert (short[2], full[2]) == (set(range(2, count)), set(range(count)))
+    assert full[0].abs().max() > 0
+    torch.testing.assert_close(short[0], full[0], rtol=1e-9, atol=1e-12)
+    assert short[1] == pytest.approx(full[1], rel=1e-9, abs=1e-12)
+
+
+def test_logits_of_other_tokens_are_made_where_the_number_depends_on_them(monkeypatch):
+    lens, sizes = families.lens("bert", "masked"), []
+    real = path.part_logits
+
+    def look(output, *args):
+        sizes.append(output.logits.shape[-1])
+        return real(output, *args)
+
+    monkeypatch.setattr(path, "part_logits", look)
+    at = {"position": 3}
+    for target, read in (
+        (Target(7, **at), 1),
+        (Target(7, foil=1, of="prob", **at), 2),
+        (Target(7, of="prob", **at), families.VOCABULARY),
+        (Target(7, of="log_odds", **at), families.VOCABULARY),
+    ):
+        sizes.clear()
+        lens.attribute(families.text(N), "deeplift", target=target)
+        assert sizes == [families.VOCABULARY, read]  # the pass that answers, and those of the points
+
+
+def test_layers_that_give_back_more_than_vectors_are_run(monkeypatch):
+    """What goes along with a layer's output is not known without it."""
+    lens = families.lens("gpt2", "causal")
+    monkeypatch.setattr(LayerPass, "form", property(lambda seen: None, lambda seen, form: None), raising=False)
+    short, full = watched_and_whole(monkeypatch, lens, families.text(N), "deeplift", {"layer": 2})
+    assert short[2] == full[2] == {0, 1, 2}
+    torch.testing.assert_close(short[0], full[0], rtol=1e-9, atol=1e-12)

@@ -15,7 +15,9 @@ from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, V
 from mixlens.reproduce.study import Joined, Row, Study
 
 BLIMP = ("ana", "dna", "dnaa", "darn", "rpsv")
-_FREE = {"tolerance": float("inf")}  # IG's and DeepLIFT's scores are taken as they come, as the paper does
+# Scores are taken as they come, as the paper does; it names no number of points: 50 is captum's. With 100 the cue
+# alignment of 24 texts is another by 0.0007 at most, its mean by 0.00003.
+_WAY = {"tolerance": float("inf"), "steps": 50}
 MAPS: dict[str, tuple[str, dict[str, Any]]] = {
     "Attn": ("attention+rollout", {}),
     "Attn-norm": ("norm+rollout", {}),
@@ -24,7 +26,7 @@ MAPS: dict[str, tuple[str, dict[str, Any]]] = {
     "GlobEnc": ("globenc+rollout", {}),
     "ALTI": ("alti+rollout", {}),
     "GradXinput": ("grad_x_input", {}),
-    "IG": ("integrated_gradients", _FREE),
+    "IG": ("integrated_gradients", _WAY),
     "DL": ("deeplift", {}),
     "Value Zeroing": ("value_zeroing+rollout", {}),
 }

@@ -162,11 +162,12 @@ def test_map_refuses_a_row_before_it_prints(cli, tmp_path, how):
 
 def test_compare_puts_methods_side_by_side(cli, tmp_path):
     methods = ["--method", "globenc", "--method", "attcat"]
-    result = cli("compare", TEXT, *methods, "--html", "c.html", "--png", "c.png", "--json", "c.json")
+    result = cli("compare", TEXT, *methods, "--html", "c.html", "--png", "c.png", "--json", "c.json", "--save", "c")
     assert result.exit_code == 0, result.stderr
     assert "globenc" in result.stdout and "attcat" in result.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"c.html", "c.png", "c.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"c.html", "c.png", "c.json", "c"}
     data = json.loads((tmp_path / "c.json").read_text("utf-8"))
+    assert json.loads(json.dumps(mixlens.read(tmp_path / "c").to_dict())) == data
     alone = json.loads(cli("explain", TEXT, "--method", "attcat", "--json", "-").stdout)
     assert list(data["methods"]) == ["globenc", "attcat"]
     assert data["methods"]["attcat"]["scores"] == pytest.approx(alone["scores"], rel=1e-4)

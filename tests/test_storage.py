@@ -20,7 +20,8 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.evaluation.log import MANIFEST, RESULTS
 from mixlens.evaluation.tabulate import CSV
-from mixlens.results import Attribution, LayerMaps
+from mixlens.measure.faithfulness import Faithfulness
+from mixlens.results import Attribution, Comparison, LayerMaps
 
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 SOURCE = Tokens(
@@ -84,6 +85,44 @@ def test_layer_maps_come_back(tmp_path, heads):
     assert back.heads == heads
     for name in ("rows_sum_to_one", "holds_residual", "aggregation", "windows", "causal", "signed"):
         assert getattr(back, name) == getattr(before, name), name
+
+
+def comparison() -> Comparison:
+    named = {"alti": attribution(), "0.scores": attribution(torch.float64, options={"p": float("inf")})}
+    numbers = {"alti": Faithfulness(float("nan"), 0.25, 1 / 3, 0.5, 0.1)}
+    return Comparison(named, {"norm": "not defined", "a": ""}, numbers, {"alti": maps()})
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_comparison_comes_back(tmp_path, whole):
+    found = comparison() if whole else Comparison({"alti": attribution()}, {})
+    path = found.save(tmp_path / "c")
+    back = mixlens.read(path)
+    assert isinstance(back, Comparison)
+    assert list(back.attributions) == list(found.attributions)  # their order is what was asked for
+    assert (list(back.skipped.items()), list(back.maps)) == (list(found.skipped.items()), list(found.maps))
+    for kind in ("attributions", "maps"):
+        for name, one in getattr(found, kind).items():
+            other = getattr(back, kind)[name]
+            assert same(one.scores, other.scores)
+            assert (one.source, one.method, one.options, one.meta) == (
+                other.source,
+                other.method,
+                other.options,
+                other.meta,
+            )
+    assert repr(back.faithfulness) == repr(found.faithfulness)  # NaN too
+    assert back.to_dict() == found.to_dict()
+    assert back.save(tmp_path / "d").read_bytes() == path.read_bytes()
+
+
+def test_a_comparison_without_its_parts_is_damaged(tmp_path):
+    path = comparison().save(tmp_path / "c")
+    for change in ({"parts": []}, {"faithfulness": {"alti": {}}}, {"parts": header(path)["parts"] + [{"of": "maps"}]}):
+        save_file({"0.scores": torch.rand(4)}, path, metadata={"mixlens": json.dumps({**header(path), **change})})
+        with pytest.raises(ResultFileError, match="expected a whole result file, got a damaged one"):
+            mixlens.read(path)
+        comparison().save(path)
 
 
 def test_tensors_that_share_memory_are_saved(tmp_path):
@@ -150,7 +189,7 @@ def test_a_newer_format_is_refused(tmp_path):
     path = attribution().save(tmp_path / "a")
     data = {**header(path), "format": storage.VERSION + 1}
     save_file({"scores": torch.rand(4)}, path, metadata={"mixlens": json.dumps(data)})
-    with pytest.raises(ResultFileError, match=r"format 1 or older, got format 2: .*--upgrade mixlens"):
+    with pytest.raises(ResultFileError, match=r"format 2 or older, got format 3: .*--upgrade mixlens"):
         mixlens.read(path)
 
 

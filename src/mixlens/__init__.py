@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mixlens.attribute.target import Target as Target
     from mixlens.capture.text import Words as Words
-    from mixlens.comparison import Comparison as Comparison
     from mixlens.evaluation.run import evaluate as evaluate
     from mixlens.evaluation.table import Table as Table
     from mixlens.facts import measures as measures
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
+    from mixlens.results import Comparison as Comparison
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import read as read
     from mixlens.tasks.example import Example as Example
@@ -37,7 +37,7 @@ _HOME = {
     "Attribution": "results",
     "read": "results",
     "Target": "attribute.target",
-    "Comparison": "comparison",
+    "Comparison": "results",
     "Words": "capture.text",
     "methods": "facts",
     "measures": "facts",

@@ -12,10 +12,10 @@ from mixlens.architectures import base_model, position_limit, spec_for, unwrap
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute.readout import Head, targets_of, task_of
 from mixlens.capture.text import Tokens, as_list, encode
-from mixlens.comparison import Comparison, compare
+from mixlens.comparison import compare
 from mixlens.errors import InputError, ModelError, UnknownOption
 from mixlens.mixing import MIXING, mixing_ratio
-from mixlens.results import Attribution, LayerMaps
+from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.runners import attributions
 from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
@@ -123,7 +123,8 @@ class Lens:
         `"M+mean"`, `"M+sum"` for any mixing method M. Options of all methods: `readout=` (a row, "mean", "max") and
         `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
         models, on by default); the rest are the method's own. `batch_size`, `memory`, `truncate`:
-        as in `mixing`. Raises InputError, MethodError, ModelError, OverBudget.
+        as in `mixing` (changed texts count as texts; of a way's points, as many as 32 tokens hold count as one).
+        Raises InputError, MethodError, ModelError, OverBudget.
         """
         texts, single = self._encode(text, truncate)
         wanted = targets_of(target, len(texts), single)

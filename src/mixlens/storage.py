@@ -28,18 +28,45 @@ from mixlens.errors import ResultFileError
 from mixlens.files import replacing
 
 if TYPE_CHECKING:
-    from mixlens.results import Attribution, LayerMaps, PathLike
+    from mixlens.results import Attribution, Comparison, LayerMaps, PathLike
 
-VERSION = 1  # of the format; a reader refuses newer ones
+VERSION = 2  # of the format; a reader refuses newer ones. 2: comparisons (single results are still written as 1)
 KEY = "mixlens"
 _TENSORS = ("scores", "layers")
+_PARTS = ("attributions", "maps")  # of a comparison
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
 _TAGS = ("tuple", "dict", "target", "tensor", "name", "float")
 
 
-def write(result: Attribution | LayerMaps, path: PathLike) -> Path:
+def write(result: Attribution | LayerMaps | Comparison, path: PathLike) -> Path:
     """Write a result; the file is there whole or not at all. Returns the path. Raises ResultFileError."""
+    from mixlens.results import Comparison
+
+    header, tensors = _comparison(result) if isinstance(result, Comparison) else _single(result)
+    with replacing(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata={KEY: json.dumps(header, sort_keys=True)})
+        except SafetensorError as error:
+            raise OSError(_line(error)) from error
+    return Path(path)
+
+
+def _comparison(result: Comparison) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Its header, with those of its parts; tensors have the number of their part before their name."""
+    parts: list[dict[str, Any]] = []
+    tensors: dict[str, torch.Tensor] = {}
+    for of in _PARTS:
+        for name, one in getattr(result, of).items():
+            header, own = _single(one)
+            tensors |= {f"{len(parts)}.{key}": tensor for key, tensor in own.items()}
+            parts.append({**header, "of": of, "name": name})
+    numbers = {name: _pack(vars(found)) for name, found in result.faithfulness.items()}
+    kind = {"format": 2, "kind": "Comparison", "skipped": list(result.skipped.items()), "faithfulness": numbers}
+    return {**kind, "parts": parts}, tensors
+
+
+def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     values = {f.name: getattr(result, f.name) for f in fields(result)}
     tensors = {
         # cloned, since safetensors refuses tensors that share memory
@@ -49,20 +76,15 @@ def write(result: Attribution | LayerMaps, path: PathLike) -> Path:
     }
     source = asdict(values.pop("source"))
     header = {
-        "format": VERSION,
+        "format": 1,
         "kind": type(result).__name__,
         "source": {k: list(v) if isinstance(v, tuple) else v for k, v in source.items()},
         "fields": {k: _pack(v) for k, v in values.items() if k not in _TENSORS},
     }
-    with replacing(path) as temporary:
-        try:
-            save_file(tensors, temporary, metadata={KEY: json.dumps(header, sort_keys=True)})
-        except SafetensorError as error:
-            raise OSError(_line(error)) from error
-    return Path(path)
+    return header, tensors
 
 
-def read(path: PathLike) -> Attribution | LayerMaps:
+def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
     """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
     path = Path(path)
     if not path.is_file():
@@ -81,7 +103,8 @@ def read(path: PathLike) -> Attribution | LayerMaps:
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(KEY)
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys() if name in _TENSORS}  # noqa: SIM118
+            known = [name for name in file.keys() if name.rpartition(".")[2] in _TENSORS]  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).clone() for name in known}
     except (SafetensorError, OSError, ValueError) as error:
         raise ResultFileError(
             f"expected a whole result file, got a damaged one: {path} ({_line(error)}); save it again"
@@ -95,7 +118,7 @@ def read(path: PathLike) -> Attribution | LayerMaps:
         data = json.loads(header)
         version = data["format"]
         if isinstance(version, int) and version <= VERSION:
-            return _build(data, tensors)
+            return _whole(data, tensors) if data["kind"] == "Comparison" else _build(data, tensors)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultFileError(
             f"expected a whole result file, got a damaged one: {path} ({_line(error)}); save it again"
@@ -142,6 +165,20 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
         "model": _plain(result.meta.get("model")),
         "meta": _plain(result.meta),
     }
+
+
+def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Comparison:
+    from mixlens.measure.faithfulness import Faithfulness
+    from mixlens.results import Comparison
+
+    parts: dict[str, dict[str, Any]] = {of: {} for of in _PARTS}
+    for number, part in enumerate(data["parts"]):
+        own = {name.partition(".")[2]: t for name, t in tensors.items() if name.partition(".")[0] == str(number)}
+        parts[part["of"]][part["name"]] = _build(part, own)
+    if not parts["attributions"]:
+        raise ValueError("no attributions")
+    numbers = {name: Faithfulness(**_unpack(values)) for name, values in data["faithfulness"].items()}
+    return Comparison(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
 
 
 def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribution | LayerMaps:

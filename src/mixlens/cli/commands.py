@@ -114,6 +114,7 @@ def compare(
     ] = True,
     html: Html = None,
     png: Picture = None,
+    save: Save = None,
     json_file: Json = None,
     debug: Debug = False,
 ) -> None:
@@ -122,7 +123,7 @@ def compare(
     mixlens compare "a deep and meaningful film." --html methods.html --png methods.png
     """
     data = texts_of([text], pair)
-    files = {"to_html": html, "plot": picture(png)}
+    files = {"to_html": html, "plot": picture(png), "save": save}
     check_folders(*files.values(), json_file)
     with reported(debug):
         with progress("loading the model") as line:

@@ -241,7 +241,8 @@ class Table:
 
     def __repr__(self) -> str:
         count = len(self.measures) + len(self.corpora)
-        return f"Table({len(self.methods)} methods, {count} measures, {self.array.shape[1]} examples)"
+        sizes = (len(self.methods), "method"), (count, "measure"), (self.array.shape[1], "example")
+        return f"Table({', '.join(f'{n} {what}' + 's' * (n != 1) for n, what in sizes)})"
 
     def facts(self, measure: str) -> Mapping[str, Any]:
         """What the manifest says of a measure. Raises UnknownOption."""

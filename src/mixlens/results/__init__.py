@@ -1,7 +1,8 @@
-"""What comes out: `LayerMaps` and `Attribution`, frozen, with all that is needed to know where they come from."""
+"""What comes out: `LayerMaps`, `Attribution`, `Comparison`: frozen, with all that says where they come from."""
 
 from mixlens.results.attribution import Attribution, Word
 from mixlens.results.base import PathLike, read
+from mixlens.results.comparison import Comparison
 from mixlens.results.maps import LayerMaps
 
-__all__ = ["Attribution", "LayerMaps", "PathLike", "Word", "read"]
+__all__ = ["Attribution", "Comparison", "LayerMaps", "PathLike", "Word", "read"]

@@ -14,7 +14,7 @@ from mixlens.capture.text import Tokens
 from mixlens.capture.words import Unit, units
 
 if TYPE_CHECKING:
-    from mixlens.results import Attribution, LayerMaps
+    from mixlens.results import Attribution, Comparison, LayerMaps
 
 PathLike = str | os.PathLike[str]
 
@@ -83,7 +83,7 @@ def _shown(source: Tokens, i: int) -> str:
     return source.text[seg][start:end] or blank
 
 
-def read(path: PathLike) -> Attribution | LayerMaps:
+def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
     """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError."""
     from mixlens import storage
 

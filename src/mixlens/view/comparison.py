@@ -20,7 +20,7 @@ from mixlens.view.fonts import drawable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixlens.comparison import Comparison
+    from mixlens.results import Comparison
 
 _FAITHFUL = (
     "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "

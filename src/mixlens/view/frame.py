@@ -13,9 +13,8 @@ from mixlens.view import reading
 if TYPE_CHECKING:
     import pandas
 
-    from mixlens.comparison import Comparison
     from mixlens.evaluation.table import Table
-    from mixlens.results import Attribution, LayerMaps
+    from mixlens.results import Attribution, Comparison, LayerMaps
 
 
 def attribution(attr: Attribution) -> pandas.DataFrame:

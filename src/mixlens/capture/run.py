@@ -61,13 +61,11 @@ def run(
     key), that the layer is then computed with, so that they stand in the autograd graph. `on_linear` sees input and
     output of every linear map.
 
-    `skip`: the first layers, by their `form`, are not run: they give back what they get. What is seen begins at the
-    layer above, whose input `on_input` has to give.
-
     `heads`: run the whole model (its output comes back), else the base model only. `at`: a language model's logits
-    are wanted at one position of each text only, (text, 1, vocabulary); of `tokens` alone, where there are some, (text,
-    1, token). Raises SelfCheckFailed when a layer does not
-    call the attention interface exactly once, or when no layer runs.
+    are wanted at one position of each text only, (text, 1, vocabulary), and with `tokens` of these alone, (text, 1,
+    token). `skip`: the first layers, by their `form`, are not run: they give back what they get; what is seen begins
+    above them, where `on_input` has to give the input. Raises SelfCheckFailed when a layer does not call the attention
+    interface exactly once, or when no layer runs.
     """
     twin = shadow(model, NAME)
     base = base_model(twin)
@@ -108,8 +106,9 @@ def run(
         nonlocal current, count
         seen, current = current, None  # what `on_layer` calls is not recorded
         count += 1
-        if seen is None:
+        if count <= len(skip):
             return None
+        assert seen is not None
         _complete(seen, spec)
         first = out[0] if isinstance(out, tuple) else out
         seen.y = first.view_as(seen.x)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from mixlens.attribute import ATTRIBUTIONS
 from mixlens.cli import app
 from mixlens.errors import InputError, Undefined, UnknownMethod, UnknownOption
 from mixlens.measure.faithfulness import Bounds
+from mixlens.results import Comparison
 from mixlens.view.terminal import as_text
 from models.families import lens as family_lens
 from models.families import make
@@ -135,3 +138,81 @@ def test_command_line(tiny_bert_folder: Path, tmp_path: Path) -> None:
     assert list(data["methods"]) == ["globenc", "saliency"]
     assert len(data["methods"]["globenc"]["scores"]) == len(data["tokens"])
     assert (tmp_path / "c.html").is_file()
+
+
+@pytest.fixture
+def cli(tiny_bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(
+        app, ["compare", TEXT, "-m", str(tiny_bert_folder), "--no-faithfulness", *words]
+    )
+
+
+def methods(*names: str) -> list[str]:
+    return [word for name in names for word in ("--method", name)]
+
+
+def test_every_file(cli: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    done = cli(*methods("globenc", "saliency"), "--csv", "c.csv", "--parquet", "c.parquet", "--latex", "c.tex")
+    assert done.exit_code == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"c.csv", "c.parquet", "c.tex"}
+    assert len((tmp_path / "c.csv").read_text("utf-8").splitlines()) == 1 + 2 * 8
+
+
+def test_a_missing_extra_is_said_before_the_work(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr("mixlens.cli.commands.load", lambda model: pytest.fail("loaded"))
+    done = cli("--parquet", "c.parquet")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "pip install" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "drawn", "mapped"),
+    [
+        (["--png", "m.png"], "words", False),
+        (["--png", "m.png", "--maps"], "maps", True),
+        (["--png", "m.png", "--kind", "maps"], "maps", True),
+        (["--png", "m.png", "--kind", "words", "--maps", "--html", "m.html"], "words", True),
+    ],
+)
+def test_maps_that_are_asked_for_are_drawn(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: list[str], drawn: str, mapped: bool
+) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def plot(self: Comparison, path: Path, *, kind: str = "words") -> None:
+        seen.append((kind, bool(self.maps)))
+
+    monkeypatch.setattr(Comparison, "plot", plot)
+    done = cli(*methods("globenc", "saliency"), *words)
+    assert done.exit_code == 0, done.stderr
+    assert seen == [(drawn, mapped)]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--kind", "maps"], "add --png FILE"),
+        (["--kind", "map", "--png", "m.png"], "one of words, maps"),
+        (["--maps"], "--html, --png or --save"),
+        (["--maps", "--json", "-"], "--html, --png or --save"),
+        (["--maps", "--kind", "words", "--png", "m.png"], "--html, --png or --save"),
+    ],
+)
+def test_what_would_be_dropped_is_refused(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    monkeypatch.setattr("mixlens.cli.commands.load", lambda model: pytest.fail("loaded"))
+    done = cli(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_methods_without_maps_are_refused(cli: Callable[..., Any], tiny_bert_folder: Path) -> None:
+    done = cli(*methods("saliency"), "--kind", "maps", "--png", "m.png")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "saliency" in done.stderr and "no layer maps" in done.stderr
+    with pytest.raises(UnknownOption, match="no layer maps"):
+        mixlens.load(tiny_bert_folder).compare(TEXT, ["saliency"], maps=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,11 +37,17 @@ def compare(
     `faithfulness`: a number each, for which the text is passed without some of its tokens, about n^2 / 2 + 200 times.
     `maps`: the layer maps behind each method too.
 
-    Raises InputError for a list of texts, Undefined when no method is left; unknown names raise.
+    Raises InputError for a list of texts, Undefined when no method is left, UnknownOption for `maps` of methods that
+    have none; unknown names raise.
     """
     names = [methods] if isinstance(methods, str) else list(ATTRIBUTIONS if methods is None else methods)
     if not names:
         raise UnknownOption("expected at least one method to compare, got none; see mixlens.methods()")
+    if maps and not any(isinstance(kind, Preset) for kind in _kinds(lens, names).values()):
+        raise UnknownOption(
+            f"expected a method that is made of layer maps (alti, globenc, ...), got {', '.join(names)}: no layer maps to "
+            "show"
+        )
     texts, single = lens._encode(text, truncate)
     if not single:
         raise InputError(f"expected one text to compare methods on, got {len(texts)}; compare them one by one")
@@ -107,5 +113,10 @@ def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> d
 
 def _maps(lens: Any, text: Any, found: Mapping[str, Attribution], how: Mapping[str, Any]) -> dict[str, LayerMaps]:
     """The layer maps of the methods that are made of some."""
-    kinds = {name: method(name).for_spec(lens.spec) for name in found}
+    kinds = _kinds(lens, found)
     return {n: lens.mixing(text, kind.mixing, **how) for n, kind in kinds.items() if isinstance(kind, Preset)}
+
+
+def _kinds(lens: Any, names: Iterable[str]) -> dict[str, Method]:
+    """What each method is for this model. Raises UnknownMethod."""
+    return {name: method(name).for_spec(lens.spec) for name in names}

@@ -1,14 +1,17 @@
-"""Writing a file whole or not at all."""
+"""Writing a file whole or not at all, and rows as CSV or Parquet."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from mixlens.errors import ResultFileError
+from mixlens.errors import MissingExtra, ResultFileError
 
 
 @contextmanager
@@ -47,3 +50,36 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
     return Path(path)
+
+
+def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV under the names of their columns: every number to the last bit, nothing for None."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if row[name] is None else row[name] for name in columns])
+    return out.getvalue()
+
+
+def write_parquet(path: str | os.PathLike[str], kinds: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows as Parquet; `kinds`: column -> "float", "int", "bool", anything else being a string.
+
+    Raises MissingExtra, ResultFileError.
+    """
+    arrow = parquet()
+    types = {"float": arrow.float64(), "int": arrow.int64(), "bool": arrow.bool_()}
+    schema = arrow.schema([(name, types.get(kind, arrow.string())) for name, kind in kinds.items()])
+    with replacing(path) as temporary:
+        arrow.parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), temporary)
+    return Path(path)
+
+
+def parquet() -> Any:
+    """pyarrow with its Parquet writer. Raises MissingExtra where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtra('Parquet needs pyarrow, which is not installed: pip install "mixlens[parquet]"') from None
+    return pyarrow

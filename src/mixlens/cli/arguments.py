@@ -16,4 +16,7 @@ Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page th
 Picture = Annotated[
     Path | None, typer.Option("--png", "--plot", metavar="FILE", help="Write a picture: .png, .svg or .pdf.")
 ]
+Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")]
+Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as Parquet.")]
+Latex = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table for LaTeX.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -12,10 +12,21 @@ import typer
 
 import mixlens
 from mixlens.cli import evaluating, reproducing, running
-from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
-from mixlens.cli.inputs import aggregation_of, check_folders, picture, row_of, settings_of, target_of, texts_of
+from mixlens.cli.arguments import Csv, Debug, Html, Latex, Model, Parquet, Picture, Truncate
+from mixlens.cli.inputs import (
+    aggregation_of,
+    check_files,
+    drawn,
+    one_of,
+    picture,
+    row_of,
+    settings_of,
+    target_of,
+    texts_of,
+)
 from mixlens.cli.output import check_tables, deliver, facts_of, facts_pages, facts_tables, show
 from mixlens.cli.running import load, progress, reported
+from mixlens.files import parquet as arrow
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -84,7 +95,7 @@ def explain(
     options = settings_of(option)
     data = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
-    check_folders(*files.values(), json_file)
+    check_files(*files.values(), json_file)
     if method is not None:
         options["method"] = method
     with reported(debug):
@@ -108,12 +119,20 @@ def compare(
     foil: Foil = None,
     pair: Pair = None,
     truncate: Truncate = False,
-    maps: Annotated[bool, typer.Option("--maps", help="Show the methods' layer maps in the page too.")] = False,
+    maps: Annotated[
+        bool, typer.Option("--maps", help="The methods' layer maps too: in the page, the picture and --save.")
+    ] = False,
     faithfulness: Annotated[
         bool, typer.Option(help="A number each: 0 as chance, 1 as a greedy search; about n^2 / 2 passes.")
     ] = True,
+    csv: Csv = None,
+    parquet: Parquet = None,
     html: Html = None,
+    latex: Latex = None,
     png: Picture = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="What --png draws: words, or maps (the default with --maps).")
+    ] = None,
     save: Save = None,
     json_file: Json = None,
     debug: Debug = False,
@@ -123,16 +142,25 @@ def compare(
     mixlens compare "a deep and meaningful film." --html methods.html --png methods.png
     """
     data = texts_of([text], pair)
-    files = {"to_html": html, "plot": picture(png), "save": save}
-    check_folders(*files.values(), json_file)
+    tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
+    files = {"to_html": html, "plot": picture(png), "save": save, **tables}
+    check_files(*files.values(), json_file)
+    one_of("kind", kind, ("words", "maps"))
+    drawn(png, kind=kind)
+    maps = maps or kind == "maps"
+    kind = kind or ("maps" if maps else "words")
+    if maps and html is None and save is None and (png is None or kind == "words"):
+        raise typer.BadParameter("--maps would be shown nowhere; add --html, --png or --save (or --kind maps) for them")
     with reported(debug):
+        if parquet is not None:
+            arrow()
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("comparing")
             goal = target_of(target, foil)
             how: dict[str, Any] = {"truncate": truncate, "progress": line.report}
             found = lens.compare(data, method, goal, faithfulness=faithfulness, maps=maps, **how)
-        deliver(found, files, json_file)
+        deliver(found, files, json_file, kind=kind)
 
 
 @app.command("map")
@@ -167,8 +195,8 @@ def map_(
     files = {"to_html": html, "plot": picture(png), "save": save}
     query, how = row_of(row), aggregation_of(aggregate)
     if row is not None and png is None and (how is None or how[0] != "flow"):
-        raise typer.BadParameter("--row chooses what --png draws; add --png FILE")
-    check_folders(*files.values(), json_file)
+        drawn(png, row=row)
+    check_files(*files.values(), json_file)
     if method is not None:
         options["method"] = method
     with reported(debug):

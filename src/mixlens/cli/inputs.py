@@ -88,3 +88,24 @@ def check_folders(*paths: Path | None) -> None:
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"the folder of '{path}' does not exist; make it first")
+
+
+def check_files(*paths: Path | None) -> None:
+    """`check_folders`, and that none is a folder itself."""
+    check_folders(*paths)
+    for path in paths:
+        if path is not None and path.is_dir():
+            raise typer.BadParameter(f"'{path}' is a folder; add the name of a file")
+
+
+def drawn(png: Path | None, **chosen: str | None) -> None:
+    """What chooses a picture goes with a picture."""
+    for flag, value in chosen.items():
+        if value is not None and png is None:
+            raise typer.BadParameter(f"--{flag} chooses what --png draws; add --png FILE")
+
+
+def one_of(flag: str, value: str | None, known: Sequence[str]) -> None:
+    """One of a few words, or nothing."""
+    if value not in (None, *known):
+        raise typer.BadParameter(f"--{flag} is one of {', '.join(known)}, got '{value}'")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,22 +33,37 @@ def deliver(results: Any, files: dict[str, Path | None], json_file: Path | None,
     rows: Sequence[Attribution | LayerMaps] = results if several else [results]
     if json_file != STDOUT:
         show(*rows)
-    written = []
+    jobs: list[tuple[Path, Callable[[Path], Any]]] = []
+    for number, result in enumerate(rows, start=1):
+        for write, path in files.items():
+            if path is not None:
+                path = path.with_stem(f"{path.stem}-{number}") if several else path
+                jobs.append((path, partial(getattr(result, write), **(plot if write == "plot" else {}))))
+    if json_file is not None and json_file != STDOUT:
+        jobs.append((json_file, lambda path: write_text(path, _document(results))))
     try:
-        with progress("writing"):
-            for number, result in enumerate(rows, start=1):
-                for write, path in files.items():
-                    if path is not None:
-                        path = path.with_stem(f"{path.stem}-{number}") if several else path
-                        getattr(result, write)(path, **(plot if write == "plot" else {}))
-                        written.append(path)
-            if json_file is not None and json_file != STDOUT:
-                written.append(write_text(json_file, _document(results)))
+        write_all(jobs)
     finally:
-        for path in written:
-            note(f"wrote {path}")
-    if json_file == STDOUT:
-        typer.echo(_document(results).encode(), nl=False)
+        if json_file == STDOUT:
+            typer.echo(_document(results).encode(), nl=False)
+
+
+def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
+    """Write each file that can be written and say so; of the others, raise the last error after a line a file."""
+    written, failed = [], list[Exception]()
+    with progress("writing"):
+        for path, write in jobs:
+            try:
+                write(path)
+                written.append(path)
+            except Exception as error:  # of one file: no reason to lose the others
+                failed.append(error)
+    for path in written:
+        note(f"wrote {path}")
+    for error in failed[:-1]:
+        note(f"error: {' '.join(str(error).split())}")
+    if failed:
+        raise failed[-1]
 
 
 def _document(results: Any) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -13,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.errors import MissingExtra, Undefined, UnknownOption, did_you_mean
+from mixlens.errors import Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import MODEL, NULL
-from mixlens.files import replacing, write_text
+from mixlens.files import csv_text, write_parquet, write_text
 from mixlens.measure.statistics import Correlation, Paired, Ranking, paired, permutation, ranking
 
 if TYPE_CHECKING:
@@ -170,29 +168,12 @@ class Table:
 
     def to_csv(self, path: PathLike | None = None) -> str:
         """The table as CSV, every number to the last bit; written to `path` if given. Raises ResultFileError."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for row in self.rows:
-            writer.writerow(["" if v is None else v for v in asdict(row).values()])
-        return _put(out.getvalue(), path)
+        return _put(csv_text(COLUMNS, self.to_dicts()), path)
 
     def to_parquet(self, path: PathLike) -> Path:
         """Write the table as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError:
-            raise MissingExtra(
-                'Parquet needs pyarrow, which is not installed: pip install "mixlens[parquet]"'
-            ) from None
-        kinds = {"float": pyarrow.float64(), "int": pyarrow.int64(), "bool": pyarrow.bool_()}
-        schema = pyarrow.schema(
-            [(f.name, kinds.get(str(f.type).partition(" ")[0], pyarrow.string())) for f in fields(Row)]
-        )
-        with replacing(path) as temporary:
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(self.to_dicts(), schema=schema), temporary)
-        return Path(path)
+        kinds = {f.name: str(f.type).partition(" ")[0] for f in fields(Row)}
+        return write_parquet(path, kinds, self.to_dicts())
 
     def to_frame(self) -> pandas.DataFrame:
         """The table for pandas. Needs the extra `pandas`. Raises MissingExtra."""

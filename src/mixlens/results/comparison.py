@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mixlens.files import csv_text, write_parquet, write_text
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results.attribution import Attribution
 from mixlens.results.base import PathLike
@@ -16,6 +17,11 @@ from mixlens.results.maps import LayerMaps
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+COLUMNS = {
+    "method": "str", "index": "int", "token": "str", "special": "bool", "segment": "int", "start": "int", "end": "int",
+    "score": "float", "faithfulness": "float", "aopc": "float", "permuted": "float", "greedy": "float", "p": "float",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +65,59 @@ class Comparison:
         return storage.write(self, path)
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row a token, a column a method. Needs the extra `pandas`."""
+        """A row a token, a column a method; `to_csv` is long instead. Needs the extra `pandas`."""
         from mixlens.view import frame
 
         return frame.comparison(self)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Tidy rows as plain data, one a method and token.
+
+        method, index (of the token), token, special, segment (which text of a pair), start, end (characters in it),
+        score, and the method's own faithfulness, aopc, permuted, greedy, p, alike in all its rows. None: not there.
+        """
+        source = self.first.source
+        spans = source.spans or (None,) * len(source)
+        tokens = [
+            {
+                "index": i,
+                "token": token,
+                "special": special,
+                **dict(zip(("segment", "start", "end"), span, strict=True)),
+            }
+            for i, (token, special, span) in enumerate(
+                zip(source.pieces, source.special, (s or (None,) * 3 for s in spans), strict=True)
+            )
+        ]
+        rows = []
+        for name, attr in self.attributions.items():
+            rating = self.faithfulness.get(name)
+            numbers = {k: v if isfinite(v) else None for k, v in vars(rating).items()} if rating else {}
+            numbers["faithfulness"] = numbers.pop("value", None)
+            for token, score in zip(tokens, attr.scores.tolist(), strict=True):
+                row = {"method": name, **token, "score": score, **numbers}
+                rows.append({column: row.get(column) for column in COLUMNS})
+        return rows
+
+    def to_csv(self, path: PathLike | None = None) -> str:
+        """The rows of `to_dicts` as CSV, every number to the last bit; written to `path` if given.
+
+        Raises ResultFileError.
+        """
+        return _put(csv_text(tuple(COLUMNS), self.to_dicts()), path)
+
+    def to_parquet(self, path: PathLike) -> Path:
+        """Write the rows of `to_dicts` as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
+        return write_parquet(path, COLUMNS, self.to_dicts())
+
+    def to_latex(self, path: PathLike | None = None) -> str:
+        """A tabular, a row a method: its faithfulness, the coloured text; written to `path` if given.
+
+        Needs booktabs and xcolor. Raises ResultFileError.
+        """
+        from mixlens.view import comparison
+
+        return _put(comparison.latex_table(self), path)
 
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own: the text once a method, coloured; written to `path` if given."""
@@ -89,5 +144,16 @@ class Comparison:
 
         return comparison.table(self)
 
+    def __str__(self) -> str:
+        from mixlens.view import terminal
+
+        return terminal.as_text(self.__rich__())
+
     def __repr__(self) -> str:
         return f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)"
+
+
+def _put(text: str, path: PathLike | None) -> str:
+    if path is not None:
+        write_text(path, text)
+    return text

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mixlens.errors import UnknownOption
 from mixlens.files import write_text
-from mixlens.view import colors, figures, heatmaps, html, reading, terminal
+from mixlens.view import colors, figures, heatmaps, html, latex, reading, terminal
 from mixlens.view.fonts import drawable
 
 if TYPE_CHECKING:
@@ -53,6 +53,31 @@ def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     if path is not None:
         write_text(path, out)
     return out
+
+
+def latex_table(found: Comparison) -> str:
+    """A tabular, a row a method: its name, its faithfulness, the text on its colours. Everything is escaped."""
+    rated = bool(found.faithfulness)
+    rows = []
+    for name, attr in found.attributions.items():
+        shown = reading.parts(attr)
+        rating = [_rating(found, name)] if rated else []
+        rows.append(
+            [latex.escape(name), *rating, rf"{{\raggedright {latex.running(shown, reading.scale(shown))}\par}}"]
+        )
+    notes = [_NOTE, *([_FAITHFUL] if rated else []), *(f"not shown: {k}: {v}" for k, v in found.skipped.items())]
+    lines = [
+        r"% needs \usepackage[T1]{fontenc}, \usepackage{booktabs} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text "
+        "beyond Latin scripts",
+        *(f"% {latex.comment(reading.visible(note))}" for note in (f"mixlens: {_heading(found)}", *notes)),
+        r"{\setlength{\fboxsep}{1.5pt}",
+        *latex.tabular(
+            ["method", *(["faithful"] if rated else []), "text"],
+            rows,
+            "l" + "r" * rated + r"p{0.7\linewidth}",
+        ),
+    ]
+    return "\n".join([*lines, "}", ""])
 
 
 def fragment(found: Comparison) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mixlens.files import write_text
@@ -52,10 +53,15 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
     hue = "blue to white to orange" if scale.signed else "white to orange"
     lines = [
         r"% needs \usepackage[T1]{fontenc} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text beyond Latin scripts",
-        f"% mixlens: {_comment(reading.heading(attr))}",
+        f"% mixlens: {comment(reading.heading(attr))}",
         f"% colours: {hue} for {low} to {high}; special tokens are grey and not coloured",
         r"{\setlength{\fboxsep}{1.5pt}\raggedright",
     ]
+    return _put("\n".join([*lines, running(shown, scale) + r"\par}", ""]), path)
+
+
+def running(shown: Sequence[reading.Part], scale: colors.Scale) -> str:
+    """The words one behind the other in boxes of their colours."""
     text = ""
     for i, part in enumerate(shown):
         if part.opens:
@@ -67,7 +73,17 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
         elif i:
             text += "\\allowbreak\n" if not part.text.isascii() else "%\n"
         text += _box(part, scale)
-    return _put("\n".join([*lines, text + r"\par}", ""]), path)
+    return text
+
+
+def tabular(heads: Sequence[str], rows: Sequence[Sequence[str]], kinds: str | None = None) -> list[str]:
+    r"""The lines of a tabular; the cells are LaTeX already. `kinds`: of the columns, the first left, others right.
+
+    A row that begins with `[` or `*` would be an option of the `\\` before it, so an empty group stands in front.
+    """
+    body = ["{}" * row[0].startswith(("[", "*")) + " & ".join(row) + r" \\" for row in (heads, *rows)]
+    start = [rf"\begin{{tabular}}{{{kinds or 'l' + 'r' * (len(heads) - 1)}}}", r"\toprule", body[0], r"\midrule"]
+    return [*start, *body[1:], r"\bottomrule", r"\end{tabular}"]
 
 
 def _box(part: reading.Part, scale: colors.Scale) -> str:
@@ -83,7 +99,8 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(c, c) for c in text)
 
 
-def _comment(text: str) -> str:
+def comment(text: str) -> str:
+    """Text on one line, so that all of it stays behind the `%`."""
     return " ".join(text.split())
 
 

@@ -45,8 +45,8 @@ def compare(
         raise UnknownOption("expected at least one method to compare, got none; see mixlens.methods()")
     if maps and not any(isinstance(kind, Preset) for kind in _kinds(lens, names).values()):
         raise UnknownOption(
-            f"expected a method that is made of layer maps (alti, globenc, ...), got {', '.join(names)}: no layer maps to "
-            "show"
+            f"expected a method that is made of layer maps (alti, globenc, ...), got {', '.join(names)}: "
+            "there are no layer maps to show"
         )
     texts, single = lens._encode(text, truncate)
     if not single:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import mixlens
@@ -20,6 +24,8 @@ from mixlens.errors import MissingExtra, ResultFileError, UnknownOption
 from mixlens.evaluation.table import COLUMNS
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.measure import statistics
+from mixlens.view import evaluation
+from mixlens.view.reading import number
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep .", "bad", ""]
 METHODS = ["alti", "saliency", ("</script><b>", "grad_x_input", {}), "random"]
@@ -87,12 +93,71 @@ def test_pages_and_latex_are_inert(table: mixlens.Table, tmp_path: Path) -> None
     assert page.count("data:image/png") == 4 + 2 + 5  # rankings (special_rank has no direction), curves, heatmaps
     latex = table.to_latex(tmp_path / "t.tex")
     assert r"special\_rank" in latex
-    assert latex.count(r"\\") == 1 + len(METHODS)
+    assert latex.count(r"\\") == 1 + len(METHODS) + len(MEASURES) * (1 + 2)  # and each measure's heads and two layers
     assert r"\textbf{" in latex
     shown = str(table)
     assert "grad_l2" in shown
     assert "</script><b>" in shown
     assert "failed" in shown
+
+
+def test_layers_stand_in_latex_and_in_pages(table: mixlens.Table, tiny_bert_folder: Path) -> None:
+    row = table.row("aopc", "saliency", 1)
+    assert None not in (row.mean, row.low, row.high)
+    text = f"{number(row.mean)} [{number(row.low)}, {number(row.high)}]"  # type: ignore[arg-type]
+    for shown in (table.to_latex(), table.to_html(), table._repr_html_()):
+        assert text in shown
+    deep = {one.measure: one for one in evaluation.depths(table)}
+    assert list(deep) == MEASURES
+    assert deep["aopc"].methods == ("alti", "saliency", "</script><b>")  # random has no layers
+    assert [(name, [c and c.row for c in cells]) for name, cells in deep["aopc"].lines] == [
+        (str(k + 1), [table.row("aopc", m, k) for m in deep["aopc"].methods]) for k in range(2)
+    ]
+    assert "to_latex" in flat(str(table))
+    bare = mixlens.evaluate(mixlens.load(str(tiny_bert_folder)), TEXTS, ["alti"], ["special_rank"], resamples=10)
+    assert "layer" not in bare.to_latex() + str(bare)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def colored(thing: Any) -> str:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=200)
+    console.print(thing)
+    file: Any = console.file
+    return str(file.getvalue())
+
+
+def test_marks_are_what_the_legend_says(table: mixlens.Table) -> None:
+    chance = replace(table, rows=tuple(replace(r, p_null=0.5) for r in table))
+    told = replace(table, rows=tuple(replace(r, p_null=0.0) for r in table))
+    grey = r"\textcolor[HTML]{767676}{"
+    assert grey in chance.to_latex() and grey not in told.to_latex()
+    assert r"\textbf{" + grey in chance.to_latex()  # the best may be so by chance
+    assert r"\usepackage{xcolor}" in chance.to_latex()
+    for soft, page in (('; color: var(--soft)">', "to_html"), ('; color: #6d7076">', "_repr_html_")):
+        assert "; font-weight: 700" + soft in getattr(chance, page)()
+        assert soft not in getattr(told, page)()
+    assert "~: not told from random" in flat(str(chance)) and "*: the best" in flat(str(chance))
+    assert "grey" not in str(chance) and "bold" not in str(chance)
+    mean = number(chance.row("aopc", chance.ranking("aopc").names[0]).mean)  # type: ignore[arg-type]
+    assert f"*~{mean}" in str(chance) and f"*{mean}" in str(told) and f"~{mean}" not in str(told)
+    shown = colored(chance)
+    assert "grey: not told from random" in shown and "bold: the best" in shown
+    assert f"\x1b[1;2m{mean}" in shown and f"~{mean}" not in shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles(table: mixlens.Table, tmp_path: Path) -> None:
+    (tmp_path / "t.tex").write_text(table.to_latex(), encoding="utf-8")
+    packages = r"\usepackage[T1]{fontenc}\usepackage{booktabs}\usepackage{xcolor}"
+    body = r"\begin{document}\input{t}\end{document}"
+    (tmp_path / "m.tex").write_text(r"\documentclass{article}" + packages + body)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "m.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode("utf-8", "replace")[-2000:]
 
 
 @pytest.mark.parametrize("kind", ["ranking", "curves", "heatmap"])

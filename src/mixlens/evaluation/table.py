@@ -184,7 +184,11 @@ class Table:
     to_pandas = to_frame
 
     def to_latex(self, path: PathLike | None = None) -> str:
-        """A tabular of methods by measures with intervals, best in bold; written to `path` if given."""
+        """Tabulars with intervals, methods by measures and each measure by layer where there are layers.
+
+        The best is bold, what is not told from chance grey; needs booktabs and xcolor. Written to `path` if given.
+        Raises ResultFileError.
+        """
         from mixlens.view import evaluation
 
         return _put(evaluation.latex_table(self), path)
@@ -213,7 +217,7 @@ class Table:
     def __rich__(self) -> Any:
         from mixlens.view import evaluation
 
-        return evaluation.table(self)
+        return evaluation.Shown(self)
 
     def __str__(self) -> str:
         from mixlens.view import terminal

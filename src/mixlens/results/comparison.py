@@ -76,26 +76,16 @@ class Comparison:
         method, index (of the token), token, special, segment (which text of a pair), start, end (characters in it),
         score, and the method's own faithfulness, aopc, permuted, greedy, p, alike in all its rows. None: not there.
         """
-        source = self.first.source
-        spans = source.spans or (None,) * len(source)
-        tokens = [
-            {
-                "index": i,
-                "token": token,
-                "special": special,
-                **dict(zip(("segment", "start", "end"), span, strict=True)),
-            }
-            for i, (token, special, span) in enumerate(
-                zip(source.pieces, source.special, (s or (None,) * 3 for s in spans), strict=True)
-            )
-        ]
+        source, empty = self.first.source, (None, None, None)
         rows = []
         for name, attr in self.attributions.items():
             rating = self.faithfulness.get(name)
-            numbers = {k: v if isfinite(v) else None for k, v in vars(rating).items()} if rating else {}
-            numbers["faithfulness"] = numbers.pop("value", None)
-            for token, score in zip(tokens, attr.scores.tolist(), strict=True):
-                row = {"method": name, **token, "score": score, **numbers}
+            own = {k: v if isfinite(v) else None for k, v in vars(rating).items()} if rating else {}
+            own["faithfulness"] = own.pop("value", None)
+            for i, score in enumerate(attr.scores.tolist()):
+                segment, start, end = (source.spans and source.spans[i]) or empty
+                row = {"index": i, "token": source.pieces[i], "special": source.special[i], "segment": segment}
+                row |= {"method": name, "start": start, "end": end, "score": score, **own}
                 rows.append({column: row.get(column) for column in COLUMNS})
         return rows
 

@@ -62,13 +62,12 @@ def latex_table(found: Comparison) -> str:
     for name, attr in found.attributions.items():
         shown = reading.parts(attr)
         rating = [_rating(found, name)] if rated else []
-        rows.append(
-            [latex.escape(name), *rating, rf"{{\raggedright {latex.running(shown, reading.scale(shown))}\par}}"]
-        )
+        text = latex.running(shown, reading.scale(shown))
+        rows.append([latex.escape(name), *rating, rf"{{\raggedright {text}\par}}"])
     notes = [_NOTE, *([_FAITHFUL] if rated else []), *(f"not shown: {k}: {v}" for k, v in found.skipped.items())]
     lines = [
-        r"% needs \usepackage[T1]{fontenc}, \usepackage{booktabs} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text "
-        "beyond Latin scripts",
+        r"% needs \usepackage[T1]{fontenc}, \usepackage{booktabs} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text"
+        " beyond Latin scripts",
         *(f"% {latex.comment(reading.visible(note))}" for note in (f"mixlens: {_heading(found)}", *notes)),
         r"{\setlength{\fboxsep}{1.5pt}",
         *latex.tabular(

@@ -1,4 +1,8 @@
-"""The table of an evaluation: terminal, page, LaTeX. Bold is the best and what is not told apart from it."""
+"""The table of an evaluation: terminal, page, LaTeX.
+
+Bold is the best and what is not told apart from it, grey what is not told from chance; a terminal without styles has
+signs for both.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table as Rows
 from rich.text import Text
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
     from mixlens.evaluation.table import Row, Table
     from mixlens.results import PathLike
+
+_BEST, _CHANCE = "*", "~"
 
 
 @dataclass(frozen=True)
@@ -37,33 +43,72 @@ class Cell:
         low, high = (reading.number(v) for v in (self.row.low or 0.0, self.row.high or 0.0))
         return f"{reading.number(self.row.mean)} [{low}, {high}]"
 
+    @property
+    def signs(self) -> str:
+        """What stands for bold and grey where there are no styles."""
+        return _BEST * self.best + _CHANCE * self.chance
+
 
 def grid(found: Table) -> list[list[Cell]]:
     """A row a method, a cell a measure: the whole model, no single layers."""
     best = {m: evaluation_figures.leaders(found, m) for m in found.measures}
-    alpha = 1 - found.level
-    rows = []
-    for method in found.methods:
-        cells = []
-        for measure in found.measures:
-            row = found.row(measure, method)
-            chance = row.p_null is not None and row.p_null > alpha
-            cells.append(Cell(row, method in best[measure], chance))
-        rows.append(cells)
-    return rows
+    return [
+        [_cell(found, found.row(measure, method), method in best[measure]) for measure in found.measures]
+        for method in found.methods
+    ]
 
 
-def table(found: Table) -> RenderableType:
-    """Methods down, measures across; bold is the best, dim what is not told from chance."""
+def _cell(found: Table, row: Row, best: bool = False) -> Cell:
+    return Cell(row, best, row.p_null is not None and row.p_null > 1 - found.level)
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A measure by layer: a column a method that has layers, a line a layer; None where a method has none there."""
+
+    measure: str
+    methods: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+
+
+def depths(found: Table) -> list[Depth]:
+    """The measures of methods layer by layer, as `layers="each"` or `"upto"` asked; none without. Nothing is best."""
+    out = []
+    for measure in found.measures:
+        cells = {
+            (r.method, r.layer): _cell(found, r)
+            for r in found.rows
+            if r.layer is not None and found.is_of(r, measure) and r.method != MODEL
+        }
+        methods = tuple(m for m in found.methods if any(m == method for method, _ in cells))
+        layers = sorted({layer for _, layer in cells if layer is not None})
+        lines = tuple((layer_name(k), tuple(cells.get((m, k)) for m in methods)) for k in layers)
+        if lines:
+            out.append(Depth(measure, methods, lines))
+    return out
+
+
+class Shown:
+    """A table in a terminal, which knows only there whether bold and grey can be seen."""
+
+    def __init__(self, found: Table) -> None:
+        self.found = found
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield table(self.found, plain=console.color_system is None)
+
+
+def table(found: Table, plain: bool = False) -> RenderableType:
+    """Methods down, measures across; bold is the best, dim what is not told from chance. `plain`: signs instead."""
     parts: list[RenderableType] = []
     if found.methods:
         out = _rows("method")
         for measure in found.measures:
             out.add_column(Text(_head(found, measure)), justify="right")
         for method, cells in zip(found.methods, grid(found), strict=True):
-            styles = ["bold" if c.best else "dim" if c.chance else "" for c in cells]
-            texts = [Text(c.text.replace(" [", "\n["), s) for c, s in zip(cells, styles, strict=True)]
-            out.add_row(Text(method), *texts)
+            styles = ["bold " * c.best + "dim" * c.chance for c in cells]
+            texts = [(c.signs if plain else "") + c.text.replace(" [", "\n[") for c in cells]
+            out.add_row(Text(method), *(Text(t, s.strip()) for t, s in zip(texts, styles, strict=True)))
         parts.append(out)
     if found.corpora:
         out = _rows("layer")
@@ -72,7 +117,10 @@ def table(found: Table) -> RenderableType:
         for layer, values in by_layer(found):
             out.add_row(layer, *values)
         parts.append(out)
-    return Group(Text(heading(found), style="bold"), *parts, *(Text(n, style="dim") for n in notes(found)))
+    said = notes(found, *((_BEST, _CHANCE) if plain else ()))
+    if depths(found):
+        said.append("the layers' numbers: Table.layers(measure, method), to_html, to_latex, to_csv")
+    return Group(Text(heading(found), style="bold"), *parts, *(Text(n, style="dim") for n in said))
 
 
 def _rows(first: str) -> Rows:
@@ -94,28 +142,31 @@ def layer_name(layer: int) -> str:
 
 
 def latex_table(found: Table) -> str:
-    """A tabular to include; needs booktabs."""
+    """Tabulars to include: methods by measures, then a measure a tabular, layers by methods. Needs booktabs, xcolor."""
     lines = [
-        r"% needs \usepackage{booktabs}",
-        f"% mixlens: {heading(found)}",
-        *(f"% {note}" for note in notes(found)),
+        r"% needs \usepackage{booktabs} and \usepackage{xcolor}",
+        *(f"% {latex.comment(note)}" for note in (f"mixlens: {heading(found)}", *notes(found))),
     ]
     if found.methods:
         rows = [
-            [latex.escape(method), *(rf"\textbf{{{c.text}}}" if c.best else c.text for c in cells)]
+            [latex.escape(method), *map(_latex_cell, cells)]
             for method, cells in zip(found.methods, grid(found), strict=True)
         ]
-        lines += _tabular(["method", *(_latex_head(found, m) for m in found.measures)], rows)
+        lines += latex.tabular(["method", *(_latex_head(found, m) for m in found.measures)], rows)
+    for deep in depths(found):
+        rows = [[layer, *map(_latex_cell, cells)] for layer, cells in deep.lines]
+        lines += ["", f"% {latex.comment(deep.measure)}, layer by layer"]
+        lines += latex.tabular([f"{_latex_head(found, deep.measure)}, layer", *map(latex.escape, deep.methods)], rows)
     if found.corpora:
         rows = [[layer, *texts] for layer, texts in by_layer(found)]
-        lines += _tabular(["layer", *map(latex.escape, found.corpora)], rows)
+        lines += ["", *latex.tabular(["layer", *map(latex.escape, found.corpora)], rows)]
     return "\n".join([*lines, ""])
 
 
-def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    body = [" & ".join(row) + r" \\" for row in (heads, *rows)]
-    start = [r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}", r"\toprule", body[0], r"\midrule"]
-    return [*start, *body[1:], r"\bottomrule", r"\end{tabular}"]
+def _latex_cell(cell: Cell | None) -> str:
+    text = "-" if cell is None else cell.text
+    text = rf"\textcolor[HTML]{{767676}}{{{text}}}" if cell and cell.chance else text
+    return rf"\textbf{{{text}}}" if cell and cell.best else text
 
 
 def page(found: Table) -> str:
@@ -145,14 +196,14 @@ def heading(found: Table) -> str:
     return reading.visible(" · ".join(facts))
 
 
-def notes(found: Table) -> list[str]:
-    """How to read the numbers, and what is missing from them."""
+def notes(found: Table, best: str = "bold", chance: str = "grey") -> list[str]:
+    """How to read the numbers, and what is missing from them; what marks the best, and what is not told from chance."""
     share = reading.number(100 * found.level)
     out = []
     if found.methods:
         out.append(
-            f"mean [{share} % bootstrap interval over texts]; bold: the best, and what a paired bootstrap does not "
-            "tell from it; grey: not told from random scores"
+            f"mean [{share} % bootstrap interval over texts]; {best}: the best, and what a paired bootstrap does not "
+            f"tell from it; {chance}: not told from random scores"
         )
     if found.corpora:
         names = ", ".join(found.corpora)
@@ -179,18 +230,16 @@ def _latex_head(found: Table, measure: str) -> str:
 
 
 def _values(found: Table) -> dict[str, Any]:
-    rows = [
-        {"name": method, "cells": [{"text": c.text, "best": c.best, "chance": c.chance} for c in cells]}
-        for method, cells in zip(found.methods, grid(found), strict=True)
-    ]
+    rows = [{"name": method, "cells": cells} for method, cells in zip(found.methods, grid(found), strict=True)]
     heads = [_head(found, m) for m in found.measures]
-    layered = {"layer_heads": list(found.corpora), "layer_rows": by_layer(found)}
+    layered = {"layer_heads": list(found.corpora), "layer_rows": by_layer(found), "depths": depths(found)}
     return {"heading": heading(found), "heads": heads, "rows": rows, "notes": notes(found), **layered}
 
 
 def _sections(found: Table) -> list[dict[str, Any]]:
     """A measure's lines and pictures."""
     out = []
+    deep = {one.measure: one for one in depths(found)}
     for measure in (*found.measures, *found.corpora):
         kinds = [k for k in evaluation_figures.KINDS if evaluation_figures.has(found, k, measure)]
         own = measure in found.measures
@@ -200,7 +249,8 @@ def _sections(found: Table) -> list[dict[str, Any]]:
             {"name": f"{k}: {measure}", "uri": html.uri(figure(found, None, kind=k, measure=measure))} for k in kinds
         ]
         first = "method" if own else "layer"
-        out.append({"name": _head(found, measure), "first": first, "rows": lines, "pictures": pictures})
+        by = {"first": first, "rows": lines, "depth": deep.get(measure)}
+        out.append({"name": _head(found, measure), "pictures": pictures, **by})
     return out
 
 

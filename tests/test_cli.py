@@ -264,11 +264,24 @@ def test_nothing_is_written_on_an_error(cli, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_file_that_cannot_be_written_is_not_all(cli, tmp_path, monkeypatch):
+    def broken(self, path):
+        raise mixlens.errors.ResultFileError("no space")
+
+    monkeypatch.setattr(mixlens.Attribution, "to_html", broken)
+    result = cli("explain", TEXT, "--html", "a.html", "--latex", "a.tex", "--json", "-")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == ["wrote a.tex", "error: no space"]
+    assert json.loads(result.stdout)["text"] == TEXT
+    assert {path.name for path in tmp_path.iterdir()} == {"a.tex"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["explain", TEXT, "--png", "a.gif"], "ends in .png, .svg, .pdf"),
         (["explain", TEXT, "--html", "no/a.html"], "does not exist"),
+        (["explain", TEXT, "--html", "."], "is a folder"),
         (["explain", TEXT, "more", "--pair", "x"], "one TEXT"),
         (["explain", TEXT, "-o", "p"], "KEY=VALUE"),
         (["explain", TEXT, "-o", "target=1"], "use --target"),
@@ -334,6 +347,40 @@ def test_counted_lines_where_there_is_no_terminal(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines() == [
         "first part: 361 of 1000, 1/s, 11 min left",
         "second part: 50, 0.25/s",
+    ]
+
+
+def test_what_the_progress_line_says(monkeypatch):
+    from mixlens.view.terminal import as_text
+
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    line = running.Progress("loading the model", counted=True)
+    line.bar.get_time = lambda: now[0]
+    line.stage("evaluating")
+    shown = []
+
+    def look(seconds: float) -> None:
+        now[0] += seconds
+        (task,) = line.bar.tasks
+        shown.append(" ".join(as_text(line.bar.make_tasks_table([task])).split("━")[-1].split()))
+
+    look(5)
+    line.report(40, 100)  # those that were there already
+    look(10)
+    line.report(60, 100)
+    look(5)
+    line.stage("another part")
+    line.report(0, None)
+    look(10)
+    line.report(7, None)
+    look(1)
+    assert shown == [
+        "0:00:05 elapsed",
+        "40/100 0:00:15 elapsed",
+        "60/100 2/s 0:00:20 elapsed, 0:00:15 left",
+        "0:00:10 elapsed",
+        "7 0.7/s 0:00:11 elapsed",
     ]
 
 

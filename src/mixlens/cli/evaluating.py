@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import mixlens
-from mixlens.cli.arguments import Debug, Html, Model, Picture, Truncate
-from mixlens.cli.inputs import check_folders, picture, value_of
-from mixlens.cli.output import show
+from mixlens.cli.arguments import Csv, Debug, Html, Latex, Model, Parquet, Picture, Truncate
+from mixlens.cli.inputs import check_files, check_folders, drawn, one_of, picture, value_of
+from mixlens.cli.output import show, write_all
 from mixlens.cli.running import load, note, progress, reported
 from mixlens.errors import DataError
+from mixlens.files import parquet as arrow
 
 KINDS = ("ranking", "curves", "heatmap", "layers")
 _LISTS = "Names, with commas between them."
@@ -46,6 +48,9 @@ def evaluate(
     layers: Annotated[
         str | None, typer.Option(metavar="each|upto", help="Each layer's own map too, or the aggregate up to it.")
     ] = None,
+    second: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="What the measure consistency compares the model with.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first N rows alone.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep results here as they come, and go on from them.")
@@ -53,18 +58,22 @@ def evaluate(
     batch_size: Annotated[int, typer.Option(metavar="N", min=1)] = 32,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random scores and of the bootstrap.")] = 0,
     level: Annotated[float, typer.Option(metavar="SHARE", help="Of the intervals.")] = 0.95,
+    resamples: Annotated[int, typer.Option(metavar="N", min=1, help="Of the bootstrap.")] = 1000,
     truncate: Truncate = False,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME.KEY=VALUE", help="An option of a method or a measure."),
     ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
-    parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as Parquet.")] = None,
+    csv: Csv = None,
+    parquet: Parquet = None,
     html: Html = None,
-    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table for LaTeX.")] = None,
+    latex: Latex = None,
     png: Picture = None,
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="What --png draws: ranking, curves, heatmap or layers.")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option(metavar="X", help="Which measure --png draws; default: the first that can be drawn.")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -75,34 +84,43 @@ def evaluate(
     columns = _pairs(field, "--field takes FIELD=COLUMN")
     options = _options(option)
     files = {"to_csv": csv, "to_parquet": parquet, "to_html": html, "to_latex": latex, "plot": picture(png)}
-    check_folders(*files.values(), out)
-    if kind not in (None, *KINDS):
-        raise typer.BadParameter(f"--kind is one of {', '.join(KINDS)}, got '{kind}'")
+    check_files(*files.values())
+    check_folders(out)
+    one_of("kind", kind, KINDS)
+    one_of("layers", layers, ("each", "upto"))
+    drawn(png, kind=kind, measure=measure)
+    _check_second(second, _names(measures))
     with reported(debug):
         kind_of_task = mixlens.task(task, **columns)
+        if parquet is not None:
+            arrow()
         with progress("loading the model", counted=True) as line:
             lens = load(model)
-            line.stage("evaluating")
+            if second is not None:
+                line.stage("loading the second model")
+            other = None if second is None else load(second)
             from mixlens.evaluation.run import MEASURES
             from mixlens.tasks import SAMPLE
 
+            what = (_names(methods) or None, _names(measures) or MEASURES)
+            how = {"reference": reference, "layers": layers, "second": other, "options": options, "seed": seed}
+            if png is not None:
+                _check_picture(lens, what, how, kind, measure)
+            line.stage("evaluating")
             table = mixlens.evaluate(
                 lens,
                 SAMPLE if data is None else data,
-                _names(methods) or None,
-                _names(measures) or MEASURES,
+                *what,
                 out,
                 task=kind_of_task,
                 target=target,
-                reference=reference,
-                layers=layers,
                 limit=limit,
                 truncate=truncate,
                 batch_size=batch_size,
-                seed=seed,
                 level=level,
-                options=options,
+                resamples=resamples,
                 progress=line.report,
+                **how,
             )
         show(table)
         failed = [one for one in table.examples() if "error" in one]
@@ -110,12 +128,30 @@ def evaluate(
             raise DataError(f"none of {len(failed)} examples could be evaluated, the first: {failed[0]['error']}")
         if failed:
             note(f"{len(failed)} examples failed, the first ({failed[0]['id']}): {failed[0]['error']}")
-        for write, path in files.items():
-            if path is not None:
-                getattr(table, write)(path, **({"kind": kind} if write == "plot" else {}))
-                note(f"wrote {path}")
         if out is not None:
             note(f"wrote {out / 'table.csv'}")
+        picked = {"plot": {"kind": kind, "measure": measure}}
+        write_all([(p, partial(getattr(table, w), **picked.get(w, {}))) for w, p in files.items() if p is not None])
+
+
+def _check_second(second: str | None, measures: Sequence[str]) -> None:
+    """A second model goes with a measure that compares two, before either is loaded."""
+    from mixlens.measure import MEASURES
+
+    names = [name.partition(":")[0] for name in measures]
+    two = [name for name in names if name in MEASURES and MEASURES[name].needs == "second"]
+    if two and second is None:
+        raise typer.BadParameter(f"{two[0]} compares two models; add --second MODEL")
+    if second is not None and not two:
+        raise typer.BadParameter("--second is what consistency compares with; add consistency to --measures")
+
+
+def _check_picture(lens: Any, what: Any, how: dict[str, Any], kind: str | None, measure: str | None) -> None:
+    """Raises UnknownOption for a picture that the run will not have, and whatever planning the run raises."""
+    from mixlens.evaluation.pictures import refuse_picture
+    from mixlens.evaluation.plan import make
+
+    refuse_picture(make(lens, *what, **how), kind, measure)
 
 
 def _names(text: str | None) -> Sequence[str]:

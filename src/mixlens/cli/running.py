@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 DELAY = 1.0  # seconds of work before progress shows
 EVERY = 60.0  # seconds between lines where there is no terminal
+
+# Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
+_ARGUMENT = re.compile(
+    r"(?<![\w.'\"/-])(batch_size|kind|layers|level|limit|maps|measures?|methods?|model|out|reference|resamples|row|second"
+    r"|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
+)
 
 
 def note(line: str) -> None:
@@ -64,13 +71,23 @@ def reported(debug: bool) -> Iterator[None]:
     except (mixlens.errors.MixlensError, OSError) as error:
         if debug:
             raise
-        note("error: " + " ".join(str(error).split()))
+        note("error: " + with_flags(" ".join(str(error).split())))
         raise typer.Exit(1) from None
     except Exception as error:
         if debug:
             raise
         note(f"error: unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows where)")
         raise typer.Exit(1) from None
+
+
+def with_flags(message: str) -> str:
+    """An error of the library in the words of the command line: `out=` is `--out`, `layers='each'` `--layers each`."""
+
+    def flag(found: re.Match[str]) -> str:
+        value = (found[2] or "").strip("'")
+        return f"--{found[1].replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
+
+    return _ARGUMENT.sub(flag, message)
 
 
 def _nothing() -> None: ...
@@ -83,34 +100,29 @@ class Progress:
         from rich import progress as columns
         from rich.console import Console
 
+        from mixlens.cli.columns import Counted, Times
+
         console = Console(stderr=True)
-        more: list[columns.ProgressColumn] = [columns.TimeElapsedColumn()]
-        if counted:
-            more = [
-                columns.MofNCompleteColumn(),
-                columns.TextColumn("{task.fields[rate]}"),
-                *more,
-                columns.TextColumn("left"),
-                columns.TimeRemainingColumn(elapsed_when_finished=False),
-            ]
+        more: list[columns.ProgressColumn] = [Counted(), columns.TextColumn("{task.fields[rate]}")] if counted else []
         self.bar = columns.Progress(
             columns.SpinnerColumn(),
             columns.TextColumn("{task.description}"),
             columns.BarColumn(),
             *more,
+            Times() if counted else columns.TimeElapsedColumn(),
             console=console,
             transient=True,
-            speed_estimate_period=120,
         )
         self.lines = counted and not console.is_terminal
         self.began, self.first, self.said = time.monotonic(), -1, time.monotonic()
-        self.task = self.bar.add_task(what, total=None, rate="")
+        self.task = self.bar.add_task(what, total=None, rate="", ends=None)
         self.timer = threading.Timer(DELAY, self.bar.start if console.is_terminal else _nothing)
         self.timer.daemon = True
 
     def stage(self, what: str) -> None:
         """Begin the next piece of work."""
-        self.bar.reset(self.task, total=None, description=what)
+        self.bar.remove_task(self.task)  # `reset` would keep the total
+        self.task = self.bar.add_task(what, total=None, rate="", ends=None)
         self.first = -1
 
     def report(self, done: int, total: int | None) -> None:
@@ -123,11 +135,12 @@ class Progress:
             self.began, self.first = now, done
         rate = (done - self.first) / max(now - self.began, 1e-9)
         speed = f"{rate:.3g}/s" if done > self.first and now - self.began > DELAY else ""
-        self.bar.update(self.task, completed=done, total=total, rate=speed)
+        ends = now + (total - done) / rate if speed and total is not None else None
+        self.bar.update(self.task, completed=done, total=total, rate=speed, ends=ends)
         if self.lines and now - self.said >= EVERY and speed:
             self.said = now
             left = "" if total is None else f", {(total - done) / rate / 60:.0f} min left"
-            what = self.bar.tasks[self.task].description
+            what = self.bar.tasks[0].description
             note(f"{what}: {done}{'' if total is None else f' of {total}'}, {speed}{left}")
 
 

@@ -181,8 +181,14 @@ def fragment(found: Table) -> str:
 
 def figure(found: Table, path: PathLike | None, *, kind: str | None, measure: str | None) -> Figure:
     """A figure, written to `path` if given. Raises UnknownOption, ResultFileError."""
-    kind = kind or ("ranking" if found.methods else "layers")
+    kind, measure = drawn(found, kind, measure)
     return evaluation_figures.figure(found, path, kind=kind, measure=measure)
+
+
+def drawn(found: Table, kind: str | None, measure: str | None, ran: bool = True) -> tuple[str, str]:
+    """The kind and the measure of the picture that is asked for. `ran`: see there. Raises UnknownOption."""
+    kind = kind or ("ranking" if found.methods else "layers")
+    return kind, evaluation_figures.chosen(found, kind, measure, ran)
 
 
 def heading(found: Table) -> str:

@@ -24,18 +24,26 @@ _HUES = ("#0b6e99", "#d1495b", "#3a7d44", "#8e5aa8", "#c77f1a", "#4d4d4d", "#2a9
 _DASHES = ("-", "--", "-.", ":")
 
 
-def figure(found: Table, path: PathLike | None, *, kind: str, measure: str | None) -> Figure:
-    """A figure of a kind, of the named measure or the first that has one. Raises UnknownOption, ResultFileError."""
+def figure(found: Table, path: PathLike | None, *, kind: str, measure: str) -> Figure:
+    """A figure of a kind and a measure that go together (`chosen`). Raises ResultFileError."""
+    draw = {"ranking": _ranking, "curves": _curves, "heatmap": _heatmap, "layers": _layers}[kind]
+    return figures.finish(draw, path, found, measure)
+
+
+def chosen(found: Table, kind: str, measure: str | None, ran: bool = True) -> str:
+    """The named measure, or the first that has a picture of the kind. Raises UnknownOption where none has.
+
+    `ran=False`: before the run, when a table holds nothing but what was asked; what no text defined is not known yet.
+    """
     if kind not in KINDS:
         raise UnknownOption(f"expected a kind of figure, got {kind!r}{did_you_mean(kind, KINDS)}")
-    draw = {"ranking": _ranking, "curves": _curves, "heatmap": _heatmap, "layers": _layers}[kind]
-    able = [m for m in (*found.measures, *found.corpora) if has(found, kind, m)]
+    able = [m for m in (*found.measures, *found.corpora) if (has if ran else _may)(found, kind, m)]
     if measure is None and not able:
         raise UnknownOption(f"no measure of this table has a picture of kind {kind!r}: {_WHY[kind]}")
     name = able[0] if measure is None else found.named(measure)
     if name not in able:
         raise UnknownOption(f"{measure} has no picture of kind {kind!r} in this table: {_WHY[kind]}")
-    return figures.finish(draw, path, found, name)
+    return name
 
 
 _WHY = {
@@ -48,17 +56,23 @@ _WHY = {
 
 def has(found: Table, kind: str, measure: str) -> bool:
     """Whether a measure has such a picture."""
-    if (kind == "layers") != (measure in found.corpora):
+    if not _may(found, kind, measure):
         return False
     if kind == "layers":
         return any(r.mean is not None for r in found.layers(measure))
+    return kind != "ranking" or any(found.row(measure, m).n for m in found.methods)
+
+
+def _may(found: Table, kind: str, measure: str) -> bool:
+    """Whether what was asked for, whatever came of it, has such a picture."""
+    if kind == "layers" or measure in found.corpora:
+        return kind == "layers" and measure in found.corpora
     columns = [c for c in found.manifest["columns"] if c[0] == measure]
     if kind == "curves":
         return any(c[3] is not None for c in columns)
     if kind == "heatmap":
         return any(c[2] is not None for c in columns)
-    facts = found.manifest["measures"][measure]
-    return facts["higher_is_better"] is not None and any(found.row(measure, m).n for m in found.methods)
+    return found.manifest["measures"][measure]["higher_is_better"] is not None
 
 
 def leaders(found: Table, measure: str) -> tuple[str, ...]:

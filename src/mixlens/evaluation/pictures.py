@@ -1,0 +1,27 @@
+"""Which pictures a run will have, as far as its plan tells: what has none is refused before hours of work."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mixlens.evaluation.plan import Plan, Yardstick
+from mixlens.evaluation.table import Table
+
+
+def refuse_picture(plan: Plan, kind: str | None, measure: str | None) -> None:
+    """Raises UnknownOption where the table of this plan cannot have the picture, as `Table.plot` would say of it."""
+    from mixlens.view import evaluation
+
+    manifest = {
+        "asked": list(plan.asked),
+        "measures": {y.name: _facts(y) for y in plan.yardsticks},
+        "corpora": {y.name: _facts(y) for y in plan.corpora},
+        "columns": [list(asdict(column).values()) for column in plan.columns],
+    }
+    evaluation.drawn(Table((), manifest, Path()), kind, measure, ran=False)
+
+
+def _facts(y: Yardstick) -> dict[str, Any]:
+    return {"label": y.label, "reference": y.reference, "higher_is_better": y.measure.higher_is_better}

@@ -99,18 +99,22 @@ def evaluate(
             if second is not None:
                 line.stage("loading the second model")
             other = None if second is None else load(second)
+            from mixlens.evaluation.pictures import refuse_picture
+            from mixlens.evaluation.plan import make
             from mixlens.evaluation.run import MEASURES
             from mixlens.tasks import SAMPLE
 
-            what = (_names(methods) or None, _names(measures) or MEASURES)
-            how = {"reference": reference, "layers": layers, "second": other, "options": options, "seed": seed}
+            names, yardsticks = _names(methods) or None, _names(measures) or MEASURES
+            how: dict[str, Any] = {"reference": reference, "layers": layers, "second": other}
+            how |= {"options": options, "seed": seed}
             if png is not None:
-                _check_picture(lens, what, how, kind, measure)
+                refuse_picture(make(lens, names, yardsticks, **how), kind, measure)
             line.stage("evaluating")
             table = mixlens.evaluate(
                 lens,
                 SAMPLE if data is None else data,
-                *what,
+                names,
+                yardsticks,
                 out,
                 task=kind_of_task,
                 target=target,
@@ -144,14 +148,6 @@ def _check_second(second: str | None, measures: Sequence[str]) -> None:
         raise typer.BadParameter(f"{two[0]} compares two models; add --second MODEL")
     if second is not None and not two:
         raise typer.BadParameter("--second is what consistency compares with; add consistency to --measures")
-
-
-def _check_picture(lens: Any, what: Any, how: dict[str, Any], kind: str | None, measure: str | None) -> None:
-    """Raises UnknownOption for a picture that the run will not have, and whatever planning the run raises."""
-    from mixlens.evaluation.pictures import refuse_picture
-    from mixlens.evaluation.plan import make
-
-    refuse_picture(make(lens, *what, **how), kind, measure)
 
 
 def _names(text: str | None) -> Sequence[str]:

@@ -60,8 +60,8 @@ def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
                 failed.append(error)
     for path in written:
         note(f"wrote {path}")
-    for error in failed[:-1]:
-        note(f"error: {' '.join(str(error).split())}")
+    for other in failed[:-1]:
+        note(f"error: {' '.join(str(other).split())}")
     if failed:
         raise failed[-1]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixlens.attribute import Random
 from mixlens.attribute.readout import check_target, find
+from mixlens.capture.run import layer_count
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.evaluation.facts import tokenizer_facts
 from mixlens.measure import Corpus, Curve
@@ -35,14 +36,32 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
     if kind.needs == "second":
         if second is None:
             raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
-        if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
-            raise Undefined(f"{kind.name} compares scores token by token: the two models' tokenizers differ")
+        _refuse_unlike(lens, second, kind.name, layered=any(job.numbers for job in jobs))
     if kind.needs == "classes":
         if task != "sequence" or lens.head.regression:
             raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is {lens.head.in_words}")
         for job in jobs:
             if not isinstance(job.facts, Random):
                 need_classes(job.name, job.facts.class_specific, False)
+
+
+def _refuse_unlike(lens: Any, second: Any, name: str, layered: bool) -> None:
+    """Raises Undefined where the scores of two models have nothing to be compared by."""
+    if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
+        raise Undefined(f"{name} compares scores token by token: the two models' tokenizers differ")
+    heads = [(one.head.task, sorted(one.head.labels.values())) for one in (lens, second)]
+    if heads[0][0] != heads[1][0]:
+        raise Undefined(f"{name} compares two models of one task, got {lens.head.in_words} and {second.head.in_words}")
+    if lens.head.task in ("sequence", "token") and heads[0] != heads[1]:
+        raise Undefined(
+            f"{name} compares texts that two models label alike, and their labels differ: {', '.join(heads[0][1])} and "
+            f"{', '.join(heads[1][1])}; name them alike in the models' config.id2label"
+        )
+    counts = [layer_count(one.model, one.spec) for one in (lens, second)]
+    if layered and counts[0] != counts[1]:
+        raise Undefined(
+            f"{name} compares layers one to one, and the two models have {counts[0]} and {counts[1]}: leave layers= out"
+        )
 
 
 def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:

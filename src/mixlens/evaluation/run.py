@@ -27,19 +27,19 @@ from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
 from mixlens.evaluation.log import Log, Mark
 from mixlens.evaluation.plan import Asked, Plan, Yardstick, make
-from mixlens.evaluation.refusals import refuse_target
+from mixlens.evaluation.refusals import refuse_fields, refuse_target
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
 from mixlens.measure.statistics import summarise
-from mixlens.tasks import SAMPLE, Source, Task, digest, example, source
+from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
 _SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
-_NO_COLUMN = "DataError: expected a column"
+_NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
 END = -1  # the window of the mark that closes the run
 MEASURES = ("spearman", "aopc")
 
@@ -182,6 +182,8 @@ def _run(
         good, bad = _read(setting.lens, some, kind, mask, truncate)
         if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
+        if window == 0 and not any(isinstance(row, Example) for _, row in some):  # (those hold what they hold)
+            refuse_fields(kind, [y.measure for y in setting.plan.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]
         for chunk, members in enumerate(groups):
             count = len(members) + (len(bad) if chunk == 0 else 0)

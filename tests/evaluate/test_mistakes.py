@@ -144,6 +144,13 @@ def test_null_is_no_missing_column(lens):
         mixlens.evaluate(lens, [{"text": None}], ["alti"], ["aopc"])
 
 
+def test_a_table_of_pandas_is_its_rows(lens):
+    pandas = pytest.importorskip("pandas")
+    table = mixlens.evaluate(lens, pandas.DataFrame(TEXTS), ["alti"], ["spearman"], resamples=10)
+    plain = mixlens.evaluate(lens, TEXTS, ["alti"], ["spearman"], resamples=10)
+    assert table.to_csv() == plain.to_csv()
+
+
 def test_one_name_is_a_name(lens):
     table = mixlens.evaluate(lens, TEXTS, "alti", "spearman", resamples=10)
     assert [(row.method, row.measure) for row in table] == [("alti", "spearman")]

@@ -12,7 +12,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -34,6 +34,7 @@ from mixlens.evaluation.vectors import layers_of
 from mixlens.measure.statistics import summarise
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
+from mixlens.tasks.labels import named
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
@@ -69,14 +70,14 @@ def evaluate(
 ) -> Table:
     """Which of the methods is to be believed, by these measures, over a data set?
 
-    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, or an iterable of rows,
-    texts or `Example`s; the bundled sample of 40 sentences by default. `methods`, `measures`: names, or (label,
-    name, options); six methods by default, none where the measures look at the model alone (`anisotropy`,
-    `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that keeps the results as
-    they come; started again with the same arguments the run goes on there. `task`: a name of `TASKS` or what
-    `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's gold label,
-    None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too, "upto"
-    the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
+    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, a table (pandas, polars,
+    Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default. `methods`,
+    `measures`: names, or (label, name, options); six methods by default, none where the measures look at the model
+    alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that
+    keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
+    `TASKS` or what `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's
+    gold label, None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too,
+    "upto" the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
     its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of
     those that were there already.
 
@@ -92,7 +93,7 @@ def evaluate(
     refuse_target(lens, target)
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
-    rows = source(data)
+    rows = _named(source(data), kind, lens, target)
     setting = Setting(lens, plan, target, batch_size, second)
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
     folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)
@@ -110,6 +111,14 @@ def evaluate(
     if out is None:
         finalize(table, rmtree, folder, ignore_errors=True)  # gone with the table
     return table
+
+
+def _named(rows: Source, kind: Task, lens: Any, target: Any) -> Source:
+    """The rows with the names that the data has for its labels' numbers. Raises TargetError."""
+    head = lens.head
+    known = list(head.labels.values()) if head.task in ("sequence", "token") and not head.regression else []
+    read = named(rows.names, kind, known, isinstance(target, str) and target == "label")
+    return replace(rows, rows=lambda: read(rows.rows()))
 
 
 def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from mixlens.attribute.readout import check_target, find
 from mixlens.capture.run import layer_count
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.evaluation.facts import tokenizer_facts
-from mixlens.measure import Corpus, Curve
+from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
 from mixlens.runners import removal
+from mixlens.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from mixlens.evaluation.plan import Job, Yardstick
@@ -84,3 +85,15 @@ def refuse_target(lens: Any, asked: Any) -> None:
         for what in (target.what, target.foil):
             if what is not None:
                 find(head, what, len(head.labels))
+
+
+def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:
+    """Raises Undefined for a measure of what no row of this task can hold, whatever its columns."""
+    for one in measures:
+        able = [task.name for task in TASKS.values() if one.name in task.measures]
+        own = kind.name in TASKS and TASKS[kind.name].function is kind.function  # else who knows what it reads
+        if able and own and one.name not in kind.measures:
+            raise Undefined(
+                f"{one.name} needs {'an' if one.needs == 'answer' else 'a'} {one.needs} in every row, and a row of the "
+                f"task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass mixlens.Examples"
+            )

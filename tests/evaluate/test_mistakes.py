@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import unwrap
 
 import numpy as np
@@ -104,6 +105,50 @@ def test_a_target_that_no_text_has_is_refused_before_the_work(lens, target, monk
     monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
     with pytest.raises(TargetError, match=r"no label 'neg'|expected a label index of 0 to 1, got 7"):
         mixlens.evaluate(lens, TEXTS, ["alti"], ["aopc"], target=target)
+
+
+@pytest.mark.parametrize(
+    ("measure", "task", "says"),
+    [
+        (
+            "cue_dot",
+            "classification",
+            "needs a cue in every row, and a row of the task classification holds none: take",
+        ),
+        ("precision_at_k", "pairs", "needs an answer .* take task='question', or pass mixlens.Examples"),
+        ("auprc", "classification", "needs a rationale .* take task='rationales'"),
+        ("iou", "agreement", "needs a rationale .* a row of the task agreement holds none"),
+    ],
+)
+def test_a_measure_of_what_the_task_never_has_is_refused_before_the_work(lens, measure, task, says, monkeypatch):
+    monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
+    row = {"text": "a good film .", "first": "good", "second": "bad", "cue": [[0, 1]], "rationale": [[0, 1]]}
+    row |= {"target": "good", "foil": "bad", "target_span": [2, 6]}
+    for rows in ([row], iter([row])):
+        with pytest.raises(Undefined, match=f"^{measure} {says}"):
+            mixlens.evaluate(lens, rows, ["alti"], ["aopc", measure], task=task)
+
+
+def test_what_a_row_or_an_example_may_have_is_no_mistake(lens):
+    marked = mixlens.Example("e", "a good film .", cue=((2, 6),))
+    assert mixlens.evaluate(lens, [marked], ["alti"], ["cue_dot"], resamples=10).rows[0].n == 1
+    mine = replace(mixlens.task("classification"), function=lambda fields, id, mask: marked)
+    assert mixlens.evaluate(lens, TEXTS, ["alti"], ["cue_dot"], task=mine, resamples=10).rows[0].n == 2
+    rows = [{"text": "a good film ."}, {"text": "a good film .", "spans": [[2, 6]]}]
+    table = mixlens.evaluate(lens, rows, ["alti"], ["auprc"], task="rationales", resamples=10)
+    assert (table.rows[0].n, table.rows[0].n_errors) == (1, 1)
+
+
+def test_null_is_no_missing_column(lens):
+    with pytest.raises(DataError, match=r"^expected a value in 'text' for 'text', got null; fill it or leave "):
+        mixlens.evaluate(lens, [{"text": None}], ["alti"], ["aopc"])
+
+
+def test_a_table_of_pandas_is_its_rows(lens):
+    pandas = pytest.importorskip("pandas")
+    table = mixlens.evaluate(lens, pandas.DataFrame(TEXTS), ["alti"], ["spearman"], resamples=10)
+    plain = mixlens.evaluate(lens, TEXTS, ["alti"], ["spearman"], resamples=10)
+    assert table.to_csv() == plain.to_csv()
 
 
 def test_one_name_is_a_name(lens):

@@ -132,6 +132,20 @@ def test_changed_weights_are_named(lens: mixlens.Lens, tiny_bert_folder: Path, t
         mixlens.evaluate(swapped, TEXTS, out=tmp_path / "run", **HOW)
 
 
+def test_the_same_file_by_another_name(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, other = tmp_path / "c.csv", tmp_path / "c2.csv", tmp_path / "c.tsv"
+    for path in (one, two, other):
+        path.write_text("text,note\n" + "".join(f"{text},\n" for text in TEXTS), "utf-8")
+    first = mixlens.evaluate(lens, one, out=tmp_path / "run", **HOW)
+    monkeypatch.setattr(run, "records", None)
+    assert mixlens.evaluate(lens, two, out=tmp_path / "run", **HOW).rows == first.rows
+    with pytest.raises(RunChanged, match="got other rows"):  # the same bytes, but other rows
+        mixlens.evaluate(lens, other, out=tmp_path / "run", **HOW)
+    two.write_text("text,note\nbad,\n", "utf-8")
+    with pytest.raises(RunChanged, match=r'fingerprint was .*data.name was "c.csv", is "c2.csv"'):
+        mixlens.evaluate(lens, two, out=tmp_path / "run", **HOW)
+
+
 @pytest.mark.parametrize("changed", [[*TEXTS[:3], "bad film"], TEXTS[:3], [*TEXTS, "bad"]], ids=["row", "less", "more"])
 def test_changed_rows_are_refused(
     changed: list[str], lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,45 @@ def test_a_second_model(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
     assert (row.n, row.n_undefined, row.n_errors, row.mean) == (0, 4, 0, None)  # the labels differ
     with pytest.raises(UnknownOption, match="second="):
         mixlens.evaluate(lens, TEXTS, ["alti"], ["consistency"])
+    with pytest.raises(UnknownOption, match="second= would be ignored"):
+        mixlens.evaluate(lens, TEXTS, ["alti"], ["aopc"], second=same)
+
+
+def test_second_models_that_are_not_alike() -> None:
+    lens, short, other = (
+        mixlens.load(make("bert", "sequence", dtype=torch.float32, **more), tokenizer())
+        for more in ({}, {"num_hidden_layers": 2}, {"id2label": {0: "no", 1: "yes", 2: "maybe"}})
+    )
+    texts = ["w5 w6 w7", "w9 w30"]
+    run = partial(mixlens.evaluate, lens, texts, ["alti", "attcat", "grad_x_input"], ["consistency"])
+    for layers in ("each", "upto"):
+        with pytest.raises(Undefined, match="layers one to one, and the two models have 3 and 2: leave layers= out"):
+            run(second=short, layers=layers)
+    assert run(second=short).row("consistency", "alti").n_errors == 0
+    with pytest.raises(Undefined, match=r"their labels differ: LABEL_0, .*; name them alike in .*id2label"):
+        run(second=other)
+    masked = mixlens.load(make("bert", "masked", dtype=torch.float32), tokenizer())
+    with pytest.raises(Undefined, match="two models of one task, got a sequence head and a masked head"):
+        run(second=masked)
+
+
+def test_a_second_model_with_its_labels_in_another_order(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
+    turned = mixlens.load(str(tiny_bert_folder))
+    names = list(lens.head.labels.values())[::-1]
+    with torch.no_grad():
+        turned.model.classifier.weight.copy_(turned.model.classifier.weight.flip(0))
+        turned.model.classifier.bias.copy_(turned.model.classifier.bias.flip(0))
+    turned.model.config.id2label = dict(enumerate(names))
+    turned = mixlens.load(turned.model, turned.tokenizer)
+    table = mixlens.evaluate(lens, TEXTS, ["attcat"], ["consistency"], second=turned)
+    assert table.values("consistency", "attcat") == pytest.approx(np.ones(len(TEXTS)))
+
+
+def test_examples_outlive_the_name_of_their_table(lens: mixlens.Lens) -> None:
+    """The folder of a run without out= goes with its table, not before its lines were read."""
+    lines = mixlens.evaluate(lens, TEXTS, ["random"], ["aopc"]).examples()
+    gc.collect()
+    assert [one["i"] for one in sorted(lines, key=lambda one: one["i"])] == list(range(len(TEXTS)))
 
 
 def test_cue_of_a_masked_word() -> None:

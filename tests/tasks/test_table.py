@@ -63,8 +63,32 @@ def test_question_and_rationales() -> None:
     assert read("rationales", {"text": "a bad film", "spans": [[2, 5]], "label": 1}).rationale == ((2, 5),)
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"text": ["she", "was"], "answer_start": [7, 3]},
+        {"text": np.array(["she"], dtype=object), "answer_start": np.array([7])},
+        '{"text": ["she"], "answer_start": [7]}',
+        [{"text": "she", "answer_start": 7}],
+    ],
+)
+def test_answers_as_squad_has_them(answers: Any) -> None:
+    row = {"question": "who?", "context": "it was she", "answers": answers}
+    assert read("question", row) == mixlens.Example("7", ("who?", "it was she"), answer=(7, 10))
+    own = {"question": "who?", "context": "it was she", "found": answers}
+    if not isinstance(answers, str):
+        assert read("question", own, answer="found").answer == (7, 10)
+
+
+@pytest.mark.parametrize("answers", [{"text": [], "answer_start": []}, [], None, '{"text": [], "answer_start": []}'])
+def test_a_question_without_an_answer(answers: Any) -> None:
+    row = {"question": "who?", "context": "it was she", "answers": answers}
+    assert read("question", row) == mixlens.Example("7", ("who?", "it was she"))
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("classification", {"words": "a"}, "expected a column 'text' or 'sentence'.*--field text=COLUMN"),
+    ("classification", {"text": None}, "expected a value in 'text' for 'text', got null"),
     ("classification", {"text": 3}, "expected text in 'text', got int"),
     ("classification", {"text": "a", "label": [1]}, "expected a label's name or number"),
     ("pairs", {"premise": "a"}, "for 'second'"),
@@ -75,6 +99,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("agreement", {**SENTENCE, "cue_spans": "x"}, r"expected \[start, end\) characters"),
     ("question", {"question": "q", "context": "c", "answer": "x", "answer_start": 0}, "expected the answer 'x'"),
     ("question", {"question": "q", "context": "c", "answer": "c", "answer_start": "?"}, "first character"),
+    ("question", {"question": "q", "context": "c"}, "expected a column 'answer'"),
+    ("question", {"question": "q", "context": "c", "answers": {"text": ["c"]}}, "expected answers as {'text'"),
+    ("question", {"question": "q", "context": "c", "answers": "c"}, "expected answers as {'text'"),
+    ("question", {"question": "q", "context": "c", "answers": {"text": ["x"], "answer_start": [0]}}, "the answer 'x'"),
     ("rationales", {"tokens": ["a", "b"], "rationales": [[1]]}, "a mark for each of 2 words"),
 ]
 
@@ -96,6 +124,8 @@ def test_measures_of_tasks_exist() -> None:
     from mixlens.measure import MEASURES
 
     assert {name for task in TASKS.values() for name in task.measures} <= set(MEASURES)
+    spans = {m.name for m in MEASURES.values() if m.needs in ("cue", "rationale", "answer")}
+    assert spans == {name for task in TASKS.values() for name in task.measures}
     assert all(name == task.name and task.summary for name, task in TASKS.items())
 
 

@@ -221,9 +221,8 @@ class _Chunk:
         lens, batch = self.setting.second, self.setting.batch_size
         texts = [(item.number, item.example, item.tokens) for item in self.good]
         there = items(lens, texts, self.setting.target, batch)
-        alike = [
-            i for i, one in enumerate(there) if isinstance(one, Item) and one.said.indices == self.good[i].said.indices
-        ]
+        goals = [item.said.target for item in self.good]
+        alike = [i for i, one in enumerate(there) if isinstance(one, Item) and _alike(one.said.target, goals[i])]
         chosen = [one for i, one in enumerate(there) if i in alike and isinstance(one, Item)]
         redrawn = {key: _redrawn(job, 1) for key, job in jobs.items()}
         out: dict[str, list[Any]] = {}
@@ -232,6 +231,11 @@ class _Chunk:
             for i, scores in zip(alike, found, strict=True):
                 out[key][i] = scores
         return out
+
+
+def _alike(one: Target, other: Target) -> bool:
+    """Whether two models explain the same: classes by name, since each model has its own order of them."""
+    return (one.label, one.position) == (other.label, other.position)
 
 
 def _redrawn(job: Job, by: int) -> Job:

@@ -141,6 +141,8 @@ def make(
             own = dict(options.get(one.reference, {}))  # random scores as reference: another draw than the null's
             key = add(one.reference, {"seed": seed + 1, **own} if one.reference == NULL else own)
             yardsticks[at] = replace(one, reference_key=key)
+    if second is not None and not any(one.measure.needs == "second" for one in found):
+        raise UnknownOption("second= would be ignored: no measure asked for compares two models; ask for consistency")
     for one in found:
         refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
     refuse_headless(lens, jobs.values())

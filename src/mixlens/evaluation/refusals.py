@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from mixlens.attribute import Random
 from mixlens.attribute.readout import check_target, find
+from mixlens.capture.run import layer_count
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.evaluation.facts import tokenizer_facts
-from mixlens.measure import Corpus, Curve
+from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
 from mixlens.runners import removal
+from mixlens.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from mixlens.evaluation.plan import Job, Yardstick
@@ -35,14 +37,32 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
     if kind.needs == "second":
         if second is None:
             raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
-        if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
-            raise Undefined(f"{kind.name} compares scores token by token: the two models' tokenizers differ")
+        _refuse_unlike(lens, second, kind.name, layered=any(job.numbers for job in jobs))
     if kind.needs == "classes":
         if task != "sequence" or lens.head.regression:
             raise Undefined(f"{kind.name} compares the classes of a sequence classifier, this is {lens.head.in_words}")
         for job in jobs:
             if not isinstance(job.facts, Random):
                 need_classes(job.name, job.facts.class_specific, False)
+
+
+def _refuse_unlike(lens: Any, second: Any, name: str, layered: bool) -> None:
+    """Raises Undefined where the scores of two models have nothing to be compared by."""
+    if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
+        raise Undefined(f"{name} compares scores token by token: the two models' tokenizers differ")
+    heads = [(one.head.task, sorted(one.head.labels.values())) for one in (lens, second)]
+    if heads[0][0] != heads[1][0]:
+        raise Undefined(f"{name} compares two models of one task, got {lens.head.in_words} and {second.head.in_words}")
+    if lens.head.task in ("sequence", "token") and heads[0] != heads[1]:
+        raise Undefined(
+            f"{name} compares texts that two models label alike, and their labels differ: {', '.join(heads[0][1])} and "
+            f"{', '.join(heads[1][1])}; name them alike in the models' config.id2label"
+        )
+    counts = [layer_count(one.model, one.spec) for one in (lens, second)]
+    if layered and counts[0] != counts[1]:
+        raise Undefined(
+            f"{name} compares layers one to one, and the two models have {counts[0]} and {counts[1]}: leave layers= out"
+        )
 
 
 def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
@@ -65,3 +85,15 @@ def refuse_target(lens: Any, asked: Any) -> None:
         for what in (target.what, target.foil):
             if what is not None:
                 find(head, what, len(head.labels))
+
+
+def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:
+    """Raises Undefined for a measure of what no row of this task can hold, whatever its columns."""
+    for one in measures:
+        able = [task.name for task in TASKS.values() if one.name in task.measures]
+        own = kind.name in TASKS and TASKS[kind.name].function is kind.function  # else who knows what it reads
+        if able and own and one.name not in kind.measures:
+            raise Undefined(
+                f"{one.name} needs {'an' if one.needs == 'answer' else 'a'} {one.needs} in every row, and a row of the "
+                f"task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass mixlens.Examples"
+            )

@@ -12,7 +12,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -27,19 +27,20 @@ from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
 from mixlens.evaluation.log import Log, Mark
 from mixlens.evaluation.plan import Asked, Plan, Yardstick, make
-from mixlens.evaluation.refusals import refuse_target
+from mixlens.evaluation.refusals import refuse_fields, refuse_target
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
 from mixlens.measure.statistics import summarise
-from mixlens.tasks import SAMPLE, Source, Task, digest, example, source
+from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
+from mixlens.tasks.labels import named
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
 _SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
-_NO_COLUMN = "DataError: expected a column"
+_NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
 END = -1  # the window of the mark that closes the run
 MEASURES = ("spearman", "aopc")
 
@@ -69,14 +70,14 @@ def evaluate(
 ) -> Table:
     """Which of the methods is to be believed, by these measures, over a data set?
 
-    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, or an iterable of rows,
-    texts or `Example`s; the bundled sample of 40 sentences by default. `methods`, `measures`: names, or (label,
-    name, options); six methods by default, none where the measures look at the model alone (`anisotropy`,
-    `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that keeps the results as
-    they come; started again with the same arguments the run goes on there. `task`: a name of `TASKS` or what
-    `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's gold label,
-    None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too, "upto"
-    the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
+    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, a table (pandas, polars,
+    Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default. `methods`,
+    `measures`: names, or (label, name, options); six methods by default, none where the measures look at the model
+    alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that
+    keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
+    `TASKS` or what `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's
+    gold label, None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too,
+    "upto" the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
     its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of
     those that were there already.
 
@@ -92,7 +93,7 @@ def evaluate(
     refuse_target(lens, target)
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
-    rows = source(data)
+    rows = _named(source(data), kind, lens, target)
     setting = Setting(lens, plan, target, batch_size, second)
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
     folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)
@@ -110,6 +111,14 @@ def evaluate(
     if out is None:
         finalize(table, rmtree, folder, ignore_errors=True)  # gone with the table
     return table
+
+
+def _named(rows: Source, kind: Task, lens: Any, target: Any) -> Source:
+    """The rows with the names that the data has for its labels' numbers. Raises TargetError."""
+    head = lens.head
+    known = list(head.labels.values()) if head.task in ("sequence", "token") and not head.regression else []
+    read = named(rows.names, kind, known, isinstance(target, str) and target == "label")
+    return replace(rows, rows=lambda: read(rows.rows()))
 
 
 def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,6 +191,8 @@ def _run(
         good, bad = _read(setting.lens, some, kind, mask, truncate)
         if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
+        if window == 0 and not any(isinstance(row, Example) for _, row in some):  # (those hold what they hold)
+            refuse_fields(kind, [y.measure for y in setting.plan.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]
         for chunk, members in enumerate(groups):
             count = len(members) + (len(bad) if chunk == 0 else 0)

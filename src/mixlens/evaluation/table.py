@@ -115,7 +115,7 @@ class Table:
 
     def examples(self) -> Iterator[dict[str, Any]]:
         """Each example's own line: i, id, tokens, label, target, prediction, log_p, values; or error."""
-        return lines(self.folder)
+        yield from lines(self.folder)  # from here, so that the table, whose folder it is, lives as long
 
     def better(self, measure: str, a: str, b: str, *, layer: int | None = None) -> Paired:
         """a less b on the examples where both are defined: difference, interval and p by the paired bootstrap."""

@@ -113,9 +113,14 @@ def mdl_spread(
     mixed = np.asarray(labels)[np.random.default_rng((draw_seed, len(labels))).permutation(len(labels))]
     null = online_code(vectors, mixed, seed=seed, hidden=hidden)
     how: dict[str, Any] = {"level": level, "resamples": resamples, "seed": draw_seed}
-    n = len(labels)
-    low, high = resampled(lambda w: code.uniform * n / float(w @ code.bits), n, **how)
-    return Spread(n, code.compression, low, high, null.compression, paired(code.bits, null.bits, **how).p)
+    low, high = interval(code, **how)
+    return Spread(len(labels), code.compression, low, high, null.compression, paired(code.bits, null.bits, **how).p)
+
+
+def interval(code: Code, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
+    """The interval of a code's compression that draws of examples give, the code staying as it is."""
+    n = len(code.bits)
+    return resampled(lambda w: code.uniform * n / float(w @ code.bits), n, level=level, resamples=resamples, seed=seed)
 
 
 @contextmanager

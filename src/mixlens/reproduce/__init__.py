@@ -10,7 +10,7 @@ from mixlens.errors import UnknownMethod, UnknownOption, did_you_mean
 from mixlens.reproduce import abnar, alti, attcat, globenc, value_zeroing
 from mixlens.reproduce.findings import Claim, Findings, Number, Panel
 from mixlens.reproduce.report import write
-from mixlens.reproduce.study import Progress, Study
+from mixlens.reproduce.study import BATCH, Progress, Study
 
 __all__ = ["REPRODUCTIONS", "Claim", "Findings", "Number", "Panel", "Reproduction", "reproduce"]
 
@@ -71,7 +71,7 @@ def reproduce(
     limit: int | None = None,
     models: Mapping[str, str] | None = None,
     device: str | None = None,
-    batch_size: int = 32,
+    batch_size: int = BATCH,
     costly: int | None = None,
     progress: Progress | None = None,
 ) -> Path:

@@ -89,18 +89,17 @@ def figure3(study: Study) -> Findings:
     outputs = [values["outputs y_i", k] for k in layers]
     inner = [values["transformed T_i(x_j)", k] for k in layers]
     assert isinstance(first, Number) and isinstance(last, Number)
-    below = [
-        isinstance(a, Number) and isinstance(b, Number) and a.high < b.low for a, b in zip(inner, outputs, strict=True)
-    ]
+    pairs = [(a, b) for a, b in zip(inner, outputs, strict=True) if isinstance(a, Number) and isinstance(b, Number)]
+    below, above = sum(a.high < b.low for a, b in pairs), sum(a.low > b.high for a, b in pairs)
     claims = (
         Claim(
             "Transformed vectors are less anisotropic than the block's outputs, in every layer",
-            "holds" if all(below) else "undecided" if any(below) else "reversed",
-            f"intervals apart in {sum(below)} of {len(below)} layers",
+            "reversed" if above else "holds" if below == len(pairs) else "undecided",
+            f"of {len(pairs)} layers {below} have the interval below and {above} above that of the outputs",
         ),
         Claim(
             "In the first layer the transformed vectors are almost isotropic",
-            "holds" if abs(first.mean) < 0.1 else "reversed",
+            "holds" if first.low > -0.1 and first.high < 0.1 else "reversed" if abs(first.mean) > 0.1 else "undecided",
             f'{first.mean:.3f} [{first.low:.3f}, {first.high:.3f}]; "almost" is taken as below 0.1',
         ),
     )

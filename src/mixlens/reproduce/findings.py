@@ -71,9 +71,9 @@ class Panel:
             return "not comparable", f"{a if x is None else b} was not measured"
         sign = self.better.get(column, 1) or 1
         if isinstance(x, Number) or isinstance(y, Number):
-            one, other = (v.mean if isinstance(v, Number) else float(np.nanmean(v)) for v in (x, y))
-            verdict: Verdict = "undecided" if one == other else "holds" if sign * (one - other) > 0 else "reversed"
-            return verdict, f"{one:.3f} against {other:.3f} (no interval)"
+            one, other = self.summary(a, column), self.summary(b, column)
+            assert one is not None and other is not None
+            return _apart(one, other, sign), f"{one.mean:.3f} against {other.mean:.3f}{_intervals(one, other)}"
         found = paired(x, y, level=self.level, resamples=self.resamples)
         evidence = f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
         low, high = sorted((sign * found.low, sign * found.high))
@@ -105,6 +105,18 @@ class Panel:
             return Claim(text, verdict, "; ".join(f"{evidence} over {row}" for row, (_, evidence) in found.items()))
         against = [f"{row}: {v}, {evidence}" for row, (v, evidence) in found.items() if v != "holds"]
         return Claim(text, verdict, "; ".join(against))
+
+
+def _apart(one: Summary | Number, other: Summary | Number, sign: int) -> Verdict:
+    """Of numbers that are not means over the same texts: better or worse where their intervals are apart."""
+    a, b = (one, other) if sign > 0 else (other, one)
+    return "holds" if a.low > b.high else "reversed" if a.high < b.low else "undecided"  # without intervals: NaN
+
+
+def _intervals(*numbers: Summary | Number) -> str:
+    if any(n.low != n.low for n in numbers):
+        return " (no interval)"
+    return ", " + " and ".join(f"[{n.low:.3f}, {n.high:.3f}]" for n in numbers)
 
 
 @dataclass(frozen=True, eq=False)

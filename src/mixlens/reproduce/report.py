@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import platform
+import shlex
 from collections import Counter
 from datetime import date
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from pathlib import Path
 import mixlens
 from mixlens.files import write_text
 from mixlens.reproduce.findings import Findings, Panel
-from mixlens.reproduce.study import Study
+from mixlens.reproduce.study import BATCH, Study
 from mixlens.view import reproduction
 
 _COLUMNS = ("panel", "row", "column", "n", "n_undefined", "mean", "std", "low", "high", "paper")
@@ -67,10 +68,13 @@ def _page(cite: str, title: str, study: Study, found: Findings, pictures: list[t
 
 
 def _circumstances(study: Study) -> list[str]:
-    models = ", ".join(f"{role}: {name}" for role, name in study.used.items())
+    used = ", ".join(f"{role}: {name}" for role, name in study.used.items())
     texts = ", ".join(f"{file} {count}" for file, count in study.counted.items()) or "none"
-    limit = "" if study.limit is None else f" --limit {study.limit}"
-    limit += "" if study.costly is None else f" --costly {study.costly}"
+    options = {"--limit": study.limit, "--costly": study.costly, "--device": study.device}
+    options["--batch-size"] = None if study.batch_size == BATCH else study.batch_size
+    said = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
+    models = [name if role == "*" else f"{role}={name}" for role, name in study.models.items()]
+    said += "".join(f" --model {shlex.quote(one)}" for one in models)
     device = study.device or "cpu"
     if device.startswith("cuda"):
         import torch
@@ -79,9 +83,9 @@ def _circumstances(study: Study) -> list[str]:
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
     versions += f", Python {platform.python_version()}"
     return [
-        f"`mixlens reproduce {study.name} --data DIR{limit}`",
+        f"`mixlens reproduce {study.name} --data DIR{said}`",
         f"{date.today().isoformat()}, mixlens {mixlens.__version__}, {versions}, {device}",
-        f"models: {models or 'none'}",
+        f"models: {used or 'none'}",
         f"texts: {texts}",
     ]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mixlens
-from mixlens.errors import DataError
+from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
 from mixlens.evaluation.chunk import Record
 from mixlens.evaluation.facts import model_facts, versions
@@ -22,6 +22,7 @@ from mixlens.evaluation.log import Log, Mark, lines
 from mixlens.reproduce.findings import Method
 from mixlens.tasks import digest
 
+BATCH = 32
 Row = dict[str, Any]
 Progress = Callable[[str, int, "int | None"], None]
 
@@ -40,7 +41,7 @@ class Study:
     limit: int | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     device: str | None = None
-    batch_size: int = 32
+    batch_size: int = BATCH
     costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
     progress: Progress | None = None
@@ -54,7 +55,10 @@ class Study:
             wanted = self.models.get(role, self.models.get("*"))
             found = mixlens.load(wanted if wanted is not None else f"mixlens:{role}")
             if self.device is not None:
-                found.model.to(self.device)
+                try:
+                    found.model.to(self.device)
+                except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
+                    raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
             self._lenses[role] = found
             self.used[role] = found.name
         return self._lenses[role]
@@ -124,17 +128,18 @@ class Study:
         methods: Sequence[Method],
         measures: Sequence[str],
         costly: Sequence[str],
+        beside: Sequence[Any] = (),
         **how: Any,
     ) -> Joined:
         """`evaluate`, where the methods labelled in `costly` have a run of their own, on `self.costly` of the texts.
 
-        These are evenly spaced; all of them without a limit.
+        These are evenly spaced; all of them without a limit. `beside`: measures of the other methods alone.
         """
         few = len(rows) if self.costly is None else min(self.costly, len(rows))
         chosen = tuple(round(i * (len(rows) - 1) / max(1, few - 1)) for i in range(few))
         dear = [m for m in methods if m[0] in costly]
         rest = [m for m in methods if m[0] not in costly]
-        table = self.evaluate(f"{part}-others", role, rows, rest, measures, **how)
+        table = self.evaluate(f"{part}-others", role, rows, rest, [*measures, *beside], **how)
         part = f"{part}-costly" if few == len(rows) else f"{part}-{few}"
         other = self.evaluate(part, role, [rows[i] for i in chosen], dear, measures, **how)
         return Joined(table, other, tuple(m[0] for m in dear), chosen, len(rows))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mixlens.evaluation import Table
-from mixlens.measure.probing import mdl_compression
-from mixlens.measure.statistics import Correlation, permutation
+from mixlens.measure.probing import Code, interval, online_code
+from mixlens.measure.statistics import Correlation, paired, permutation
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
 from mixlens.reproduce.study import Joined, Row, Study
 
@@ -33,44 +32,53 @@ MAPS: dict[str, tuple[str, dict[str, Any]]] = {
 _METHODS: list[Method] = [("Rand", "random", {}), *((label, *what) for label, what in MAPS.items())]
 _NAMES = tuple(label for label, _, _ in _METHODS)
 _MIXING = tuple(n for n in _NAMES if n not in ("GradXinput", "IG", "DL"))
-_CUES = ("cue_dot", "cue_ap", "probes_needed")
+_CUES = {
+    "cue_dot": "Dot product with the cue",
+    "cue_ap": "Average precision of the cue",
+    "probes_needed": "Probes needed",
+}
+_PHRASES = {
+    "cue_dot": ("phrase_dot", "Dot product with the cue's phrase"),
+    "cue_ap": ("phrase_ap", "Average precision of the cue's phrase"),
+    "probes_needed": ("phrase_probes", "Probes needed, the cue's phrase"),
+}
 _TRAINED = (
     "One model: the tuned one (the packaged MiniLM has no language-model head, so there is no pre-trained column)."
+)
+_PHRASE = (
+    "The cue is the word that says the number or gender, its phrase that word with what goes before it (The sketch, "
+    "serious actress); the claims are about the cue. IG was asked about the cue alone: its scores take an hour."
 )
 _SIGNS = "Scores with a sign are taken by their absolute value, then divided by their sum."
 
 
 def figure2(study: Study) -> Findings:
     """Cue alignment by layer: dot product and average precision."""
-    return _alignment(study, {"cue_dot": "Dot product with the cue", "cue_ap": "Average precision of the cue"})
+    return _alignment(study, "cue_dot", "cue_ap")
 
 
 def figure_a2(study: Study) -> Findings:
     """Cue alignment by layer: how many tokens stand before the cue (lower is better)."""
-    return _alignment(study, {"probes_needed": "Probes needed"})
+    return _alignment(study, "probes_needed")
 
 
-def _alignment(study: Study, measures: Mapping[str, str]) -> Findings:
+def _alignment(study: Study, *measures: str) -> Findings:
     table = _cues(study)
     layers = table.layers
-    panels = []
-    for measure, title in measures.items():
-        sign = -1 if measure == "probes_needed" else 1
+
+    def panel(measure: str, title: str, names: tuple[str, ...], sign: int) -> Panel:
         values: dict[tuple[str, str], Values | Number] = {}
-        for name in _NAMES:
+        for name in names:
             for k in layers:  # random scores have no layers: the same everywhere
                 values[name, k] = table.values(measure, name, None if name == "Rand" else int(k) - 1)
-        panels.append(
-            Panel(
-                title,
-                _NAMES,
-                layers,
-                values,
-                better=dict.fromkeys(layers, sign),
-                shape="grid",
-                resamples=study.resamples,
-            )
-        )
+        better = dict.fromkeys(layers, sign)
+        return Panel(title, names, layers, values, better=better, shape="grid", resamples=study.resamples)
+
+    signs = {measure: -1 if measure == "probes_needed" else 1 for measure in measures}
+    panels = [panel(measure, _CUES[measure], _NAMES, sign) for measure, sign in signs.items()]
+    phrases = [
+        panel(*_PHRASES[measure], tuple(n for n in _NAMES if n != "IG"), sign) for measure, sign in signs.items()
+    ]
     claims = (
         [
             panel.beats(
@@ -98,19 +106,18 @@ def _alignment(study: Study, measures: Mapping[str, str]) -> Findings:
             for m in ("GradXinput", "IG", "DL")
         ]
     )
-    return Findings(tuple(panels), tuple(claims), (_TRAINED, _SIGNS, "A cue word is all its pieces.", *table.notes))
+    notes = (_TRAINED, _SIGNS, "A cue word is all its pieces.", _PHRASE, *table.notes)
+    return Findings((*panels, *phrases), tuple(claims), notes)
 
 
 def figure3(study: Study) -> Findings:
     """Compression of a probe for the number of the cue, from [MASK]'s vector, layer by layer."""
-    panel = _compression(study)
-    series = [panel.values["tuned", k] for k in panel.columns]
-    means = [v.mean for v in series if isinstance(v, Number)]
-    rises = sum(b > a for a, b in pairwise(means))
-    verdict: Verdict = "holds" if rises == len(means) - 1 else "undecided" if means[-1] > means[0] else "reversed"
-    claims = (
-        Claim("Compression goes up monotonically along the layers", verdict, f"{rises} of {len(means) - 1} steps rise"),
-    )
+    panel, codes = _compression(study)
+    steps = [paired(codes[a].bits, codes[b].bits, resamples=study.resamples) for a, b in pairwise(panel.columns)]
+    rises, falls = (sum(s.p < 0.05 and sign * s.difference > 0 for s in steps) for sign in (1, -1))
+    verdict: Verdict = "holds" if rises == len(steps) else "reversed" if falls else "undecided"
+    evidence = f"of {len(steps)} steps {rises} rise and {falls} fall (paired bootstrap of the labels' bits)"
+    claims = (Claim("Compression goes up monotonically along the layers", verdict, evidence),)
     notes = (
         "Online coding as defined (bits throughout, stopped on held-out training items); the authors' code differs in "
         'four ways, so the numbers are not theirs. "packaged": the encoder before tuning.',
@@ -120,7 +127,7 @@ def figure3(study: Study) -> Findings:
 
 def table2(study: Study) -> Findings:
     """Do layers that align better with the cue encode it better? Correlation over layers."""
-    table, compression = _cues(study), _compression(study)
+    table, (compression, _) = _cues(study), _compression(study)
     layers = table.layers
     codes = np.array([v.mean for k in layers if isinstance(v := compression.values["tuned", k], Number)])
     published = dict(
@@ -246,17 +253,21 @@ def figure_a1(study: Study) -> Findings:
 
 
 def _cues(study: Study) -> Joined:
-    return study.split(
-        "vz-cues", "agreement", _test_rows(study), _METHODS, _CUES, ("IG",), task="agreement", layers="each"
-    )
+    phrases = [(label, name, {"spans": "phrase"}) for name, (label, _) in _PHRASES.items()]
+    how: dict[str, Any] = {"task": "agreement", "layers": "each", "beside": phrases}
+    return study.split("vz-cues", "agreement", _test_rows(study), _METHODS, tuple(_CUES), ("IG",), **how)
 
 
-def _compression(study: Study) -> Panel:
-    """Compression (bits of a uniform code over bits of the online code) of the tuned and the packaged encoder."""
+def _compression(study: Study) -> tuple[Panel, dict[str, Code]]:
+    """Compression (bits of a uniform code over bits of the online code) of the tuned and the packaged encoder.
+
+    Beside it the tuned one's code of each layer.
+    """
     rows = _test_rows(study)
     labels = np.array([int(row["number"] == "plural") for row in rows])
     values: dict[tuple[str, str], Values | Number] = {}
     layers: tuple[str, ...] = ()
+    codes: dict[str, Code] = {}
     lens = study.lens("agreement")
     encoders = {"tuned": lens.model.base_model}
     if lens.name == "mixlens:agreement":  # of another model it is not known what it was tuned from
@@ -265,8 +276,11 @@ def _compression(study: Study) -> Panel:
         vectors = _mask_vectors(study, model, rows)
         layers = tuple(str(k) for k in range(vectors.shape[1]))
         for k in layers:
-            values[name, k] = Number(mdl_compression(vectors[:, int(k)], labels), n=len(labels))
-    return Panel(
+            code = online_code(vectors[:, int(k)], labels)
+            values[name, k] = Number(code.compression, *interval(code, resamples=study.resamples), len(labels))
+            if name == "tuned":
+                codes[k] = code
+    panel = Panel(
         "Compression of the number of the cue, from [MASK]'s vector",
         tuple(encoders),
         layers,
@@ -274,6 +288,7 @@ def _compression(study: Study) -> Panel:
         better=dict.fromkeys(layers, 0),
         shape="lines",
     )
+    return panel, codes
 
 
 def _packaged(study: Study) -> Any:

@@ -1,4 +1,4 @@
-"""Rows of a data set, one at a time: files, `datasets.Dataset`s, hub names, any Python iterable.
+"""Rows of a data set, one at a time: files, tables, `datasets.Dataset`s, hub names, any Python iterable.
 
 A row that cannot be read comes out as the error that says why, so that one of them stops nothing.
 """
@@ -12,13 +12,16 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mixlens.capture.text import Words
 from mixlens.errors import DataError, MissingExtra
+from mixlens.tasks import hub
 from mixlens.tasks.example import Example
+from mixlens.tasks.frames import frame_rows
+from mixlens.tasks.labels import Names, arrow_names, class_names
 from mixlens.tasks.table import Task
 
 SAMPLE = "sample"  # the bundled sentences
@@ -26,30 +29,44 @@ SAMPLE = "sample"  # the bundled sentences
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from. `fingerprint`: of all of them, where that is cheap; `count`: how many, where known."""
+    """Where rows come from. `fingerprint`: of all of them, where that is cheap; `count`: how many, where known.
+
+    `names`: those of the classes, where the data's features hold them.
+    """
 
     name: str
     rows: Callable[[], Iterator[Any]]
     count: int | None = None
     fingerprint: str | None = None
+    names: Names = field(default_factory=dict)
 
 
 def source(data: Any) -> Source:
-    """The rows in `data`: a path (.jsonl, .json, .csv, .tsv, .parquet; each also .gz but Parquet), a hub name
-    (`"org/name"`, `"name/config:split"`), a `datasets.Dataset`, or an iterable of rows, texts or Examples.
+    """The rows in `data`: a path (.jsonl, .json, .csv, .tsv, .parquet; each also .gz but Parquet; a folder of
+    `save_to_disk`), a hub name (`"org/name"`, `"name/config:split"`), a `datasets.Dataset`, a table of pandas, polars
+    or Arrow, or an iterable of rows, texts or Examples.
 
     Raises DataError for what is none of these, MissingExtra.
     """  # fmt: skip
     if isinstance(data, (str, os.PathLike)):
         return _named(os.fspath(data))
+    kind = type(data).__name__
+    table = frame_rows(data)
+    if table is not None:
+        return Source(kind, table, len(data), names=arrow_names(getattr(data, "schema", None)))
+    if isinstance(data, io.IOBase) or hasattr(data, "readline"):
+        raise DataError(f"expected the path of a file, got an open one ({kind}); pass the path, whose ending is read")
+    if isinstance(data, Mapping) and data and all(hasattr(split, "features") for split in data.values()):
+        raise DataError(f"expected one split, got {', '.join(map(str, data))}; pass data[{next(iter(data))!r}]")
     if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable):
         raise DataError(
-            "expected a file, a hub name, a datasets.Dataset or an iterable of rows or texts, got "
-            f"{type(data).__name__}; put one text in a list"
+            "expected a file, a hub name, a datasets.Dataset, a table or an iterable of rows or texts, got "
+            f"{kind}; put one text in a list"
         )
     count = len(data) if isinstance(data, Sized) else None
     mark = getattr(data, "_fingerprint", None)  # of a datasets.Dataset: its content and everything done to it
-    return Source(type(data).__name__, lambda: iter(data), count, mark if isinstance(mark, str) else None)
+    names = class_names(getattr(data, "features", None))
+    return Source(kind, lambda: iter(data), count, mark if isinstance(mark, str) else None, names)
 
 
 def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
@@ -104,11 +121,13 @@ def _named(name: str) -> Source:
     path = Path(name)
     if path.is_file():
         return _file(path)
+    if path.is_dir() and hub.is_saved(path):
+        return replace(source(hub.saved(path)), name=path.name)
     if path.is_dir():
         raise DataError(f"expected a file, got the folder {name}; name the file in it")
     if _kind(path) is not None or path.is_absolute():
         raise DataError(f"expected a file, got no such file: {name}")
-    return _hub(name)
+    return replace(source(hub.loaded(name)), name=name)
 
 
 def _kind(path: Path) -> str | None:
@@ -125,7 +144,8 @@ def _file(path: Path) -> Source:
         mark = _sha256(file)
     if kind == "parquet":
         table = _parquet(path)
-        return Source(path.name, lambda: _arrow_rows(table), table.metadata.num_rows, mark)
+        names = arrow_names(table.schema_arrow)
+        return Source(path.name, lambda: _arrow_rows(table), table.metadata.num_rows, mark, names)
 
     opener: Callable[..., Any] = gzip.open if path.name.endswith(".gz") else open
 
@@ -208,24 +228,3 @@ def _parquet(path: Path) -> Any:
 def _arrow_rows(table: Any) -> Iterator[Any]:
     for batch in table.iter_batches(batch_size=1024):
         yield from batch.to_pylist()
-
-
-def _hub(name: str) -> Source:
-    """`"org/name"`, `"org/name/config"`, `"name:split"`; streamed where the split is large is the library's affair."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtra(
-            f'{name!r} is no file here, and a hub name needs the package datasets: pip install "mixlens[hub]"'
-        ) from None
-    place, _, split = name.partition(":")
-    parts = place.split("/")
-    config = parts[2] if len(parts) == 3 else None
-    try:
-        data = datasets.load_dataset("/".join(parts[:2]), config, split=split or None)
-    except Exception as error:  # whatever a hub may say
-        raise DataError(f"expected a data set of the hub, got: {type(error).__name__}: {error}; name a file?") from None
-    if isinstance(data, Mapping):
-        raise DataError(f"expected one split, got {', '.join(map(str, data))}; name one: '{place}:{next(iter(data))}'")
-    found = source(data)
-    return Source(name, found.rows, found.count, found.fingerprint)

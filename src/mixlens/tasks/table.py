@@ -30,6 +30,9 @@ class Fields:
         """The field's value. Raises DataError."""
         value = self.find(field)
         if value is None:
+            empty = next((name for name in self.names[field] if name in self.row), None)
+            if empty is not None:
+                raise DataError(f"expected a value in {empty!r} for {field!r}, got null; fill it or leave the row out")
             wanted = " or ".join(repr(name) for name in self.names[field])
             raise DataError(
                 f"expected a column {wanted} for {field!r}, got {', '.join(map(str, self.row))}; "
@@ -112,8 +115,15 @@ def _agreement(fields: Fields, id: str, mask: str | None) -> Example:
 
 
 def _question(fields: Fields, id: str, mask: str | None) -> Example:
-    question, context, answer = (fields.text(name) for name in ("question", "context", "answer"))
-    start = fields.need("answer_start")
+    question, context = fields.text("question"), fields.text("context")
+    given = fields.find("answer")
+    if isinstance(given, str) or (given is None and _ANSWERS not in fields.row):
+        answer, start = fields.text("answer"), fields.need("answer_start")
+    else:
+        first = _first(_listed(fields.row[_ANSWERS] if given is None else given, "[{"))
+        if first is None:
+            return Example(id, (question, context))
+        answer, start = first
     if not _whole(start):
         raise DataError(f"expected the answer's first character in 'answer_start', got {start!r:.40}")
     start = int(start)
@@ -121,6 +131,23 @@ def _question(fields: Fields, id: str, mask: str | None) -> Example:
         got = context[start : start + len(answer)]
         raise DataError(f"expected the answer {answer!r:.60} at character {start} of the context, got {got!r:.60}")
     return Example(id, (question, context), answer=(start, start + len(answer)))
+
+
+def _first(answers: Any) -> tuple[str, Any] | None:
+    """Text and start of the first of {"text": [...], "answer_start": [...]} or of [{"text": ..., "answer_start": ...}].
+
+    None where there is none: the context does not answer. Raises DataError.
+    """
+    one = answers[0] if isinstance(answers, list) and answers else answers
+    if one is None or one == []:
+        return None
+    found = [_plain(one.get(name)) for name in ("text", "answer_start")] if isinstance(one, Mapping) else []
+    if found == [[], []]:
+        return None
+    text, start = (v[0] if isinstance(v, list) and v else v for v in found) if found else (None, None)
+    if not isinstance(text, str) or not _whole(start):
+        raise DataError(f"expected answers as {{'text': [...], 'answer_start': [...]}}, got {answers!r:.80}")
+    return text, start
 
 
 def _rationales(fields: Fields, id: str, mask: str | None) -> Example:
@@ -174,16 +201,22 @@ def _whole(value: Any) -> bool:
         return False
 
 
-def _listed(value: Any) -> Any:
-    """A list that a CSV file holds as JSON text."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
+def _listed(value: Any, opens: str = "[") -> Any:
+    """A list, or SQuAD's mapping of lists, that a CSV file holds as JSON text."""
+    if isinstance(value, str) and value.lstrip().startswith(tuple(opens)):
         try:
             return json.loads(value)
         except ValueError:
             return value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """numpy's arrays as lists."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+_ANSWERS = "answers"  # SQuAD's own column
 _TEXT = ("text", "sentence", "review", "content")
 _LABEL = ("label", "labels", "gold")
 

@@ -42,7 +42,8 @@ def _cells(panel: Any) -> Figure:
         sign = panel.better.get(column, 1)
         values = np.abs(means[:, c]) if sign == 0 else sign * means[:, c]
         within = values if panel.shape == "heatmap" else sign * means if sign else np.abs(means)
-        low, high = np.nanmin(within), np.nanmax(within)
+        known = within[np.isfinite(within)]
+        low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
         shades[:, c] = (values - low) / (high - low) if high > low else 0.5
     axes.imshow(shades, cmap="Blues", vmin=-0.1, vmax=1.3, aspect="auto")
     for r in range(rows):

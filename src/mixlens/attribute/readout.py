@@ -9,10 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from mixlens.attribute.labels import find, name
 from mixlens.attribute.objective import quantity
 from mixlens.attribute.target import Quantity, Target
 from mixlens.capture.text import Tokens
-from mixlens.errors import NotFinite, TargetError, UnknownOption, did_you_mean
+from mixlens.errors import NotFinite, TargetError, UnknownOption
 
 Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
 Rows = int | Literal["mean", "max"]
@@ -267,48 +268,3 @@ def _span(read: Reading, logits: tuple[Tensor, ...]) -> Answer:
     rows: tuple[Rows, ...] = (start, end) if read.row is None else (read.row,)
     said = {"answer": (start, end), "probability": float(logits[0].softmax(-1)[start] * logits[1].softmax(-1)[end])}
     return Answer(replace(target, position=(start, end), label=f"tokens {start} to {end}"), (start, end), rows, said)
-
-
-def find(head: Head, what: str | int, count: int) -> int:
-    """The class or token id that a label, token or index means. Raises TargetError with a suggestion."""
-    kind = "label" if head.task in ("sequence", "token") else "token"
-    if isinstance(what, int):
-        if not 0 <= what < count:
-            raise TargetError(f"expected a {kind} index of 0 to {count - 1}, got {what}")
-        return what
-    if kind == "label":
-        by_name = {label: i for i, label in head.labels.items()}
-        folded = {label.casefold(): i for label, i in by_name.items()}
-        if what in by_name:
-            return by_name[what]
-        if what.casefold() in folded:
-            return folded[what.casefold()]
-        if what.isdecimal() and int(what) < count:
-            return int(what)
-        raise TargetError(f"no label {what!r}{did_you_mean(what, by_name)}")
-    if head.tokenizer is None:
-        raise TargetError(f"a target token needs a tokenizer; pass its id instead of {what!r}")
-    at = head.tokenizer.convert_tokens_to_ids(what)  # (the vocabulary as a dictionary takes longer than a pass)
-    if isinstance(at, int) and head.tokenizer.convert_ids_to_tokens(at) == what:
-        return at
-    ids = head.tokenizer(what, add_special_tokens=False)["input_ids"]
-    if _one_token(head, what):
-        return int(ids[0])
-    pieces = head.tokenizer.convert_ids_to_tokens(ids)
-    whole = next((w for w in (f" {what}", what.strip(), what.lower()) if w != what and _one_token(head, w)), None)
-    hint = f"did you mean {whole!r}, which is one?" if whole else "use one of them, or a word that is one token"
-    raise TargetError(f"expected a target of one token, {what!r} is {len(ids)}: {pieces}; {hint}")
-
-
-def _one_token(head: Head, what: str) -> bool:
-    ids = head.tokenizer(what, add_special_tokens=False)["input_ids"]
-    return len(ids) == 1 and ids[0] != getattr(head.tokenizer, "unk_token_id", None)
-
-
-def name(head: Head, index: int) -> str:
-    """The label or token of an index."""
-    if head.task in ("sequence", "token"):
-        return str(head.labels.get(index, index))
-    if head.tokenizer is None:
-        return str(index)
-    return str(head.tokenizer.convert_ids_to_tokens([index])[0])

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mixlens.attribute import Random
-from mixlens.attribute.readout import check_target, find
+from mixlens.attribute.labels import find
+from mixlens.attribute.readout import check_target
 from mixlens.capture.run import layer_count
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.evaluation.facts import tokenizer_facts

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from mixlens.evaluation import Table
-from mixlens.measure.probing import Code, interval, online_code
 from mixlens.measure.statistics import Correlation, paired, permutation
+from mixlens.reproduce.blimp import masked, test_rows
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
-from mixlens.reproduce.study import Joined, Row, Study
+from mixlens.reproduce.probes import compression
+from mixlens.reproduce.study import Joined, Study
 
-BLIMP = ("ana", "dna", "dnaa", "darn", "rpsv")
 # Scores are taken as they come, as the paper does; it names no number of points: 50 is captum's. With 100 the cue
 # alignment of 24 texts is another by 0.0007 at most, its mean by 0.00003.
 _WAY = {"tolerance": float("inf"), "steps": 50}
@@ -112,7 +112,7 @@ def _alignment(study: Study, *measures: str) -> Findings:
 
 def figure3(study: Study) -> Findings:
     """Compression of a probe for the number of the cue, from [MASK]'s vector, layer by layer."""
-    panel, codes = _compression(study)
+    panel, codes = compression(study)
     steps = [paired(codes[a].bits, codes[b].bits, resamples=study.resamples) for a, b in pairwise(panel.columns)]
     rises, falls = (sum(s.p < 0.05 and sign * s.difference > 0 for s in steps) for sign in (1, -1))
     verdict: Verdict = "holds" if rises == len(steps) else "reversed" if falls else "undecided"
@@ -127,9 +127,9 @@ def figure3(study: Study) -> Findings:
 
 def table2(study: Study) -> Findings:
     """Do layers that align better with the cue encode it better? Correlation over layers."""
-    table, (compression, _) = _cues(study), _compression(study)
+    table, (probed, _) = _cues(study), compression(study)
     layers = table.layers
-    codes = np.array([v.mean for k in layers if isinstance(v := compression.values["tuned", k], Number)])
+    codes = np.array([v.mean for k in layers if isinstance(v := probed.values["tuned", k], Number)])
     published = dict(
         zip(_NAMES, (-0.02, 0.08, 0.56, -0.24, 0.17, -0.12, -0.12, -0.99, -0.77, -1.00, 0.64), strict=True)
     )
@@ -175,7 +175,7 @@ def table3(study: Study) -> Findings:
     methods += [("|GradXinput|", "grad_x_input", {"absolute": True})]
     names = tuple(label for label, _, _ in methods)
     table = study.split(
-        "vz-blank-out", "agreement", _test_rows(study), methods, ("spearman:blank_out",), ("IG",), task="agreement"
+        "vz-blank-out", "agreement", test_rows(study), methods, ("spearman:blank_out",), ("IG",), task="agreement"
     )
     published = (0.00, -0.07, 0.14, -0.05, -0.17, -0.09, 0.19, 0.16, 0.21, 0.29, 0.31)
     paper = dict(zip((n for n in names if n not in ("|GradXinput|", "Attn-rollout")), published, strict=True))
@@ -204,8 +204,8 @@ def table3(study: Study) -> Findings:
 
 def figure_a1(study: Study) -> Findings:
     """Cue alignment of Value Zeroing under other distances, with and without standardised dimensions."""
-    lens, rows = study.lens("agreement"), _test_rows(study)
-    fitted = lens.output_statistics([_masked(row) for row in rows[:300]])
+    lens, rows = study.lens("agreement"), test_rows(study)
+    fitted = lens.output_statistics([masked(row) for row in rows[:300]])
     methods: list[Method] = []
     for distance in ("cosine", "euclidean", "spearman"):
         methods.append((distance, "value_zeroing+rollout", {"distance": distance}))
@@ -255,79 +255,7 @@ def figure_a1(study: Study) -> Findings:
 def _cues(study: Study) -> Joined:
     phrases = [(label, name, {"spans": "phrase"}) for name, (label, _) in _PHRASES.items()]
     how: dict[str, Any] = {"task": "agreement", "layers": "each", "beside": phrases}
-    return study.split("vz-cues", "agreement", _test_rows(study), _METHODS, tuple(_CUES), ("IG",), **how)
-
-
-def _compression(study: Study) -> tuple[Panel, dict[str, Code]]:
-    """Compression (bits of a uniform code over bits of the online code) of the tuned and the packaged encoder.
-
-    Beside it the tuned one's code of each layer.
-    """
-    rows = _test_rows(study)
-    labels = np.array([int(row["number"] == "plural") for row in rows])
-    values: dict[tuple[str, str], Values | Number] = {}
-    layers: tuple[str, ...] = ()
-    codes: dict[str, Code] = {}
-    lens = study.lens("agreement")
-    encoders = {"tuned": lens.model.base_model}
-    if lens.name == "mixlens:agreement":  # of another model it is not known what it was tuned from
-        encoders["packaged"] = _packaged(study)
-    for name, model in encoders.items():
-        vectors = _mask_vectors(study, model, rows)
-        layers = tuple(str(k) for k in range(vectors.shape[1]))
-        for k in layers:
-            code = online_code(vectors[:, int(k)], labels)
-            values[name, k] = Number(code.compression, *interval(code, resamples=study.resamples), len(labels))
-            if name == "tuned":
-                codes[k] = code
-    panel = Panel(
-        "Compression of the number of the cue, from [MASK]'s vector",
-        tuple(encoders),
-        layers,
-        values,
-        better=dict.fromkeys(layers, 0),
-        shape="lines",
-    )
-    return panel, codes
-
-
-def _packaged(study: Study) -> Any:
-    from mixlens.embedded import base_folder, build
-
-    return build(base_folder(), (), task="masked")[0].bert.to(study.lens("agreement").model.device)
-
-
-def _mask_vectors(study: Study, model: Any, rows: list[Row]) -> np.ndarray:
-    """(text, layer, dim): [MASK]'s hidden state after the embeddings (0) and after each layer."""
-    import torch
-
-    tokenizer = study.lens("agreement").tokenizer
-    out = []
-    with torch.no_grad():
-        for row in rows:
-            ids = torch.tensor([tokenizer(_masked(row))["input_ids"]], device=model.device)
-            at = ids[0].tolist().index(tokenizer.mask_token_id)
-            hidden = model(input_ids=ids, output_hidden_states=True).hidden_states
-            out.append(torch.stack([h[0, at] for h in hidden]).double().cpu().numpy())
-    return np.stack(out)
-
-
-def _test_rows(study: Study) -> list[Row]:
-    """The paper's subset (one-piece targets, balanced), the half that was not trained on; `limit` over all five."""
-    rows = [row for name in BLIMP for row in study.rows(f"blimp/{name}.jsonl", _is_test)]
-    if study.limit is not None:
-        rows = rows[:: max(1, len(rows) // study.limit)][: study.limit]
-    study.counted = {"blimp/*.jsonl": len(rows)}
-    return rows
-
-
-def _is_test(row: Row, _: int) -> bool:
-    return bool(row["paper_subset"]) and row["split"] == "test"
-
-
-def _masked(row: Row) -> str:
-    start, end = row["target_span"]
-    return f"{row['sentence'][:start]}[MASK]{row['sentence'][end:]}"
+    return study.split("vz-cues", "agreement", test_rows(study), _METHODS, tuple(_CUES), ("IG",), **how)
 
 
 def _layers(table: Table) -> tuple[str, ...]:

@@ -40,7 +40,9 @@ class Cell:
         """Mean and interval."""
         if self.row.mean is None:
             return "-"
-        low, high = (reading.number(v) for v in (self.row.low or 0.0, self.row.high or 0.0))
+        if self.row.low is None or self.row.high is None:
+            return reading.number(self.row.mean)
+        low, high = reading.number(self.row.low), reading.number(self.row.high)
         return f"{reading.number(self.row.mean)} [{low}, {high}]"
 
     @property

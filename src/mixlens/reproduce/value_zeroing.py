@@ -49,6 +49,7 @@ _PHRASE = (
     "The cue is the word that says the number or gender, its phrase that word with what goes before it (The sketch, "
     "serious actress); the claims are about the cue. IG was asked about the cue alone: its scores take an hour."
 )
+_POINTS = "IG: 50 points, captum's number; the paper names none."
 _SIGNS = "Scores with a sign are taken by their absolute value, then divided by their sum."
 
 
@@ -97,7 +98,7 @@ def _alignment(study: Study, *measures: str) -> Findings:
         ]
         + [
             panel.beats(
-                f"Gradients highlight the cue more in the first layer than Value Zeroing ({panel.title})",
+                f"Gradients highlight the cue more in the first layer than Value Zeroing: {m} ({panel.title})",
                 layers[0],
                 m,
                 ["Value Zeroing"],
@@ -106,7 +107,7 @@ def _alignment(study: Study, *measures: str) -> Findings:
             for m in ("GradXinput", "IG", "DL")
         ]
     )
-    notes = (_TRAINED, _SIGNS, "A cue word is all its pieces.", _PHRASE, *table.notes)
+    notes = (_TRAINED, _SIGNS, "A cue word is all its pieces.", _PHRASE, _POINTS, *table.notes)
     return Findings((*panels, *phrases), tuple(claims), notes)
 
 
@@ -195,6 +196,7 @@ def table3(study: Study) -> Findings:
     )
     notes = (
         _TRAINED,
+        _POINTS,
         *table.notes,
         "Blank-out is signed, as the paper's formula is. The paper makes all scores positive and does not say how: "
         'gradient scores keep their sign here, |GradXinput| does not. "Attn" is rolled out without residual.',

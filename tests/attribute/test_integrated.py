@@ -361,7 +361,8 @@ LM = ("masked", "causal")
 def test_what_the_number_does_not_depend_on_is_not_computed(name, head, method, monkeypatch):
     """Layers below and other tokens' logits are left out; with them the scores are the same."""
     lens = families.lens(name, head)
-    target = Target(7, foil=1, position=3) if head in LM else Target(1, position=2 if head == "token" else None)
+    both = Target(7, foil=1, position=3, of="prob")  # of a probability the biases of the two are part, too
+    target = both if head in LM else Target(1, position=2 if head == "token" else None)
     asked = {"layer": 2, "target": target, **METHODS[method]}
     short, full = watched_and_whole(monkeypatch, lens, families.text(N), method, asked)
     count = layer_count(lens.model, lens.spec)

@@ -52,6 +52,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     return Path(path)
 
 
+def put(text: str, path: str | os.PathLike[str] | None) -> str:
+    """The text, written to `path` if given. Raises ResultFileError."""
+    if path is not None:
+        write_text(path, text)
+    return text
+
+
 def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as CSV under the names of their columns: every number to the last bit, nothing for None."""
     out = io.StringIO()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mixlens.errors import Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import MODEL, NULL
-from mixlens.files import csv_text, write_parquet, write_text
+from mixlens.files import csv_text, put, write_parquet
 from mixlens.measure.statistics import Correlation, Paired, Ranking, paired, permutation, ranking
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Table:
 
     def to_csv(self, path: PathLike | None = None) -> str:
         """The table as CSV, every number to the last bit; written to `path` if given. Raises ResultFileError."""
-        return _put(csv_text(COLUMNS, self.to_dicts()), path)
+        return put(csv_text(COLUMNS, self.to_dicts()), path)
 
     def to_parquet(self, path: PathLike) -> Path:
         """Write the table as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
@@ -191,13 +191,13 @@ class Table:
         """
         from mixlens.view import evaluation
 
-        return _put(evaluation.latex_table(self), path)
+        return put(evaluation.latex_table(self), path)
 
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with tables and pictures; written to `path` if given. Raises ResultFileError."""
         from mixlens.view import evaluation
 
-        return _put(evaluation.page(self), path)
+        return put(evaluation.page(self), path)
 
     def plot(self, path: PathLike | None = None, *, kind: str | None = None, measure: str | None = None) -> Figure:
         """A figure: `kind="ranking"` (critical-difference style), `"heatmap"` (method x layer), `"curves"`, `"layers"`.
@@ -257,9 +257,3 @@ class Table:
             known = [*self.methods, NULL]
             raise UnknownOption(f"no values of {name!r}, {method!r}, layer {layer}{did_you_mean(method, known)}")
         return np.array(self.array[place])
-
-
-def _put(text: str, path: PathLike | None) -> str:
-    if path is not None:
-        write_text(path, text)
-    return text

@@ -7,7 +7,7 @@ from mixlens.reproduce.study import Row, Study
 BLIMP = ("ana", "dna", "dnaa", "darn", "rpsv")
 
 
-def test_rows(study: Study) -> list[Row]:
+def held_out(study: Study) -> list[Row]:
     """The paper's subset (one-piece targets, balanced), the half that was not trained on; `limit` over all five."""
     rows = [row for name in BLIMP for row in study.rows(f"blimp/{name}.jsonl", _is_test)]
     if study.limit is not None:

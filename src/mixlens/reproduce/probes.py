@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixlens.measure.probing import Code, interval, online_code
-from mixlens.reproduce.blimp import masked, test_rows
+from mixlens.reproduce.blimp import held_out, masked
 from mixlens.reproduce.findings import Number, Panel, Values
 from mixlens.reproduce.study import Row, Study
 
@@ -18,7 +18,7 @@ def compression(study: Study) -> tuple[Panel, dict[str, Code]]:
 
     Beside it the tuned one's code of each layer.
     """
-    rows = test_rows(study)
+    rows = held_out(study)
     labels = np.array([int(row["number"] == "plural") for row in rows])
     values: dict[tuple[str, str], Values | Number] = {}
     layers: tuple[str, ...] = ()

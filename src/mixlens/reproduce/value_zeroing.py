@@ -9,7 +9,7 @@ import numpy as np
 
 from mixlens.evaluation import Table
 from mixlens.measure.statistics import Correlation, paired, permutation
-from mixlens.reproduce.blimp import masked, test_rows
+from mixlens.reproduce.blimp import held_out, masked
 from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
 from mixlens.reproduce.probes import compression
 from mixlens.reproduce.study import Joined, Study
@@ -176,7 +176,7 @@ def table3(study: Study) -> Findings:
     methods += [("|GradXinput|", "grad_x_input", {"absolute": True})]
     names = tuple(label for label, _, _ in methods)
     table = study.split(
-        "vz-blank-out", "agreement", test_rows(study), methods, ("spearman:blank_out",), ("IG",), task="agreement"
+        "vz-blank-out", "agreement", held_out(study), methods, ("spearman:blank_out",), ("IG",), task="agreement"
     )
     published = (0.00, -0.07, 0.14, -0.05, -0.17, -0.09, 0.19, 0.16, 0.21, 0.29, 0.31)
     paper = dict(zip((n for n in names if n not in ("|GradXinput|", "Attn-rollout")), published, strict=True))
@@ -206,7 +206,7 @@ def table3(study: Study) -> Findings:
 
 def figure_a1(study: Study) -> Findings:
     """Cue alignment of Value Zeroing under other distances, with and without standardised dimensions."""
-    lens, rows = study.lens("agreement"), test_rows(study)
+    lens, rows = study.lens("agreement"), held_out(study)
     fitted = lens.output_statistics([masked(row) for row in rows[:300]])
     methods: list[Method] = []
     for distance in ("cosine", "euclidean", "spearman"):
@@ -257,7 +257,7 @@ def figure_a1(study: Study) -> Findings:
 def _cues(study: Study) -> Joined:
     phrases = [(label, name, {"spans": "phrase"}) for name, (label, _) in _PHRASES.items()]
     how: dict[str, Any] = {"task": "agreement", "layers": "each", "beside": phrases}
-    return study.split("vz-cues", "agreement", test_rows(study), _METHODS, tuple(_CUES), ("IG",), **how)
+    return study.split("vz-cues", "agreement", held_out(study), _METHODS, tuple(_CUES), ("IG",), **how)
 
 
 def _layers(table: Table) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mixlens.files import csv_text, write_parquet, write_text
+from mixlens.files import csv_text, put, write_parquet
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results.attribution import Attribution
 from mixlens.results.base import PathLike
@@ -52,7 +52,7 @@ class Comparison:
         kept = ("scores", "words", "options", "meta")
         methods = {n: {k: v for k, v in a.to_dict().items() if k in kept} for n, a in self.attributions.items()}
         for name, found in self.faithfulness.items():
-            methods[name]["faithfulness"] = {k: v if isfinite(v) else None for k, v in vars(found).items()}
+            methods[name]["faithfulness"] = _plain(found)
         return {**shared, "methods": methods, "skipped": dict(self.skipped)}
 
     def save(self, path: PathLike) -> Path:
@@ -80,7 +80,7 @@ class Comparison:
         rows = []
         for name, attr in self.attributions.items():
             rating = self.faithfulness.get(name)
-            own = {k: v if isfinite(v) else None for k, v in vars(rating).items()} if rating else {}
+            own = _plain(rating) if rating else {}
             own["faithfulness"] = own.pop("value", None)
             for i, score in enumerate(attr.scores.tolist()):
                 segment, start, end = (source.spans and source.spans[i]) or empty
@@ -94,7 +94,7 @@ class Comparison:
 
         Raises ResultFileError.
         """
-        return _put(csv_text(tuple(COLUMNS), self.to_dicts()), path)
+        return put(csv_text(tuple(COLUMNS), self.to_dicts()), path)
 
     def to_parquet(self, path: PathLike) -> Path:
         """Write the rows of `to_dicts` as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
@@ -107,7 +107,7 @@ class Comparison:
         """
         from mixlens.view import comparison
 
-        return _put(comparison.latex_table(self), path)
+        return put(comparison.latex_table(self), path)
 
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own: the text once a method, coloured; written to `path` if given."""
@@ -143,7 +143,6 @@ class Comparison:
         return f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)"
 
 
-def _put(text: str, path: PathLike | None) -> str:
-    if path is not None:
-        write_text(path, text)
-    return text
+def _plain(found: Faithfulness) -> dict[str, float | None]:
+    """The numbers by name for JSON and tables, which have no NaN."""
+    return {name: v if isfinite(v) else None for name, v in vars(found).items()}

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixlens.errors import UnknownOption
-from mixlens.files import write_text
+from mixlens.files import put
 from mixlens.view import colors, figures, heatmaps, html, latex, reading, terminal
 from mixlens.view.fonts import drawable
 
@@ -50,9 +50,7 @@ def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
     maps = html.uri(figure(found, kind="maps")) if found.maps else None
     out = html.fill("comparison.html", **_values(found), maps=maps, facts=_facts(found))
-    if path is not None:
-        write_text(path, out)
-    return out
+    return put(out, path)
 
 
 def latex_table(found: Comparison) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
-from mixlens.files import write_text
+from mixlens.files import put
 from mixlens.view import colors, reading
 from mixlens.view.heatmaps import Array, pooled
 
@@ -49,9 +49,7 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
         layers=layers,
         facts=reading.provenance(attr),
     )
-    if path is not None:
-        write_text(path, page)
-    return page
+    return put(page, path)
 
 
 def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
@@ -61,9 +59,7 @@ def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
     Raises ResultFileError.
     """
     page = fill("maps.html", **_pictures(maps), facts=reading.provenance(maps))
-    if path is not None:
-        write_text(path, page)
-    return page
+    return put(page, path)
 
 
 def fragment(result: Attribution | LayerMaps) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mixlens.files import write_text
+from mixlens.files import put
 from mixlens.view import colors, reading
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
         f"% colours: {hue} for {low} to {high}; special tokens are grey and not coloured",
         r"{\setlength{\fboxsep}{1.5pt}\raggedright",
     ]
-    return _put("\n".join([*lines, running(shown, scale) + r"\par}", ""]), path)
+    return put("\n".join([*lines, running(shown, scale) + r"\par}", ""]), path)
 
 
 def running(shown: Sequence[reading.Part], scale: colors.Scale) -> str:
@@ -102,9 +102,3 @@ def escape(text: str) -> str:
 def comment(text: str) -> str:
     """Text on one line, so that all of it stays behind the `%`."""
     return " ".join(text.split())
-
-
-def _put(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        write_text(path, text)
-    return text

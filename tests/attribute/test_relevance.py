@@ -77,6 +77,27 @@ def test_linear_takes_outputs_some_at_a_time(tile: int, monkeypatch: pytest.Monk
     torch.testing.assert_close(through_linear(r, linear), whole, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tile", [1, 10**6])
+def test_linear_knows_zero_from_rounding(dtype: torch.dtype, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output without a positive product passes nothing on, however the halves of its sum are rounded."""
+    monkeypatch.setattr(relevance, "TILE", tile)
+    x, w, r = numbers(0, 40, 50).to(dtype), numbers(1, 70, 50).to(dtype), numbers(2, 40, 70).to(dtype)
+    w[::3] = -w[::3].abs()  # every third output: nothing positive of the tokens whose x is positive
+    x[::2] = x[::2].abs()
+    x[0], w[3] = 1e-3, -1.0  # (their products are many alike, so that sums of both orders round alike)
+    w[1] = torch.where(torch.arange(50) == 7, 1e-6, -1.0)  # and one next to nothing is kept, as it is
+    got = through_linear(r, Linear(w, None, x, x @ w.T))
+    px, nx, pw, nw = (t.double() for t in (x.clamp_min(0), x.clamp_max(0), w.clamp_min(0), w.clamp_max(0)))
+    z = px @ pw.T + nx @ nw.T
+    assert (z[::2, ::3] == 0).all()
+    assert (z[::2, 1] > 0).all()
+    s = divide(r.double(), z)
+    ways = px[:, None] * pw * s[..., None] + nx[:, None] * nw * s[..., None]  # token, out, in: each part of the sum
+    limit = 300 * torch.finfo(dtype).eps * ways.abs().sum(1)  # some 2 * (50 + 70) roundings, 16 times where signs meet
+    assert ((got.double() - ways.sum(1)).abs() <= limit).all()
+
+
 def test_linear_leaves_out_tokens_without_relevance() -> None:
     x, w, r = numbers(0, 4, 5), numbers(1, 7, 5), numbers(2, 4, 7)
     whole = through_linear(r, Linear(w, None, x, x @ w.T))

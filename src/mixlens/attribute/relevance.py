@@ -19,6 +19,8 @@ from mixlens.attribute.readout import Rows
 from mixlens.capture.attention import blocks
 
 TILE = 3 << 18  # entries of a weight matrix taken at a time: 3 MiB in float32
+CANCELS = 1 / 8  # positive products below 1/16 of the absolute ones: four of a number's bits would be lost, or more
+ROUNDING = 1e-3  # a map's output is off by no more than this part of its absolute products, in any precision used here
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +77,11 @@ def through_linear(r: Float[Tensor, "token out"], linear: Linear) -> Float[Tenso
     """px (W+' s) + nx (W-' s) with s = r / (px W+' + nx W-').
 
     With x = px + nx and |x| = px - nx the two products are (x W' + |x| |W|') / 2 and the way back is
-    (x * (s W) + |x| * (s |W|)) / 2: three products of matrices, not four, since x W' is known. Outputs are taken some
-    at a time, all three products for each, so that their |W| is made once and never leaves the processor's cache.
-    Tokens without relevance (all but one above the last layer's attention) are left out: they pass none on.
+    (x * (s W) + |x| * (s |W|)) / 2: three products of matrices, not four, since x W' is known. Where the two halves
+    cancel, so that a sum of positive products next to 0 would be rounding, a token takes the four products instead:
+    a sum of no positive product is exactly 0. Outputs are taken some at a time, all products for each, so that their
+    |W| is made once and never leaves the processor's cache. Tokens without relevance (all but one above the last
+    layer's attention) are left out: they pass none on.
     """
     live = r.abs().amax(-1) != 0
     if not bool(live.all()):
@@ -88,14 +92,33 @@ def through_linear(r: Float[Tensor, "token out"], linear: Linear) -> Float[Tenso
         return out
     size, known = linear.x.abs(), linear.unbiased
     plain, absolute = torch.zeros_like(linear.x), torch.zeros_like(linear.x)
+    apart = torch.zeros_like(linear.x)  # what tokens whose halves cancel pass on
     tile = torch.empty_like(linear.weight[: max(1, TILE // size.shape[-1])])
     for some in blocks(len(linear.weight), len(tile)):
-        w = linear.weight[some]
+        w, share = linear.weight[some], r[..., some]
         v = torch.abs(w, out=tile[: len(w)])
-        s = divide(r[..., some], torch.addmm(known[..., some], size, v.T, beta=0.5, alpha=0.5))
+        whole = size @ v.T
+        both = known[..., some] + whole
+        close = (both < CANCELS * whole).any(-1)
+        s = divide(share, both.mul_(0.5))
+        if bool(close.any()):
+            apart[close] += _four_products(share[close], linear.x[close], known[close][..., some], w)
+            s[close] = 0
         plain.addmm_(s, w)
         absolute.addmm_(s, v)
-    return plain.mul_(linear.x).addcmul_(size, absolute).mul_(0.5)
+    return plain.mul_(linear.x).addcmul_(size, absolute).mul_(0.5).add_(apart)
+
+
+def _four_products(r: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    """The rule of `through_linear` as it is written: no two numbers of unlike sign are added.
+
+    A map that gave another y than x W' loses relevance here as there: `conserved` is to show it.
+    """
+    px, nx, pw, nw = x.clamp_min(0), x.clamp_max(0), w.clamp_min(0), w.clamp_max(0)
+    z, less = torch.addmm(px @ pw.T, nx, nw.T), torch.addmm(px @ nw.T, nx, pw.T)
+    off = y - (z + less)
+    s = divide(r, torch.where(off.abs() > ROUNDING * (z - less), z + 0.5 * off, z))
+    return px * (s @ pw) + nx * (s @ nw)
 
 
 def through_sum(r: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

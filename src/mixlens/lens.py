@@ -15,6 +15,7 @@ from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import compare
 from mixlens.errors import InputError, ModelError, UnknownOption
 from mixlens.mixing import MIXING, mixing_ratio
+from mixlens.process import settled
 from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.runners import attributions
 from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, within
@@ -23,11 +24,8 @@ from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
 
-# Results and whatever is loaded are plain tensors, though the caller may be in inference mode (see also `RUNNERS`).
-_plain = torch.inference_mode(False)
 
-
-@_plain
+@settled
 def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer.
 
@@ -48,7 +46,7 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
 class Lens:
     """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is."""
 
-    @_plain
+    @settled
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
         self.model = unwrap(model)
         if any(p.is_inference() for p in self.model.parameters()):
@@ -64,6 +62,7 @@ class Lens:
         self._checked_as = self.model.dtype, self.model.device
         self.head = self._head()
 
+    @settled
     def check(self) -> Check:
         """Run the self-check again: per layer the three residuals, and which methods are defined for this model."""
         return self_check(self.model, self.spec, self.name)
@@ -74,7 +73,7 @@ class Lens:
         self._check_again()
         return self._check.worst
 
-    @_plain
+    @settled
     def mixing(
         self,
         text: Any,
@@ -104,6 +103,7 @@ class Lens:
         out = [layer_maps(self, one, method, options, rows[i] if rows else None) for i, one in enumerate(ran)]
         return out[0] if single else out
 
+    @settled
     def attribute(
         self,
         text: Any,
@@ -132,6 +132,7 @@ class Lens:
         (out,) = attributions(self, [ask])
         return out[0] if single else out
 
+    @settled
     def plan(
         self,
         text: Any,
@@ -156,6 +157,7 @@ class Lens:
             cost = of_attribution(self, checked(self, method, options), options)
         return planned(method, cost, [len(tokens) for tokens in texts], memory, batch_size)
 
+    @settled
     def compare(
         self,
         text: Any,
@@ -176,7 +178,7 @@ class Lens:
         how: dict[str, Any] = {"faithfulness": faithfulness, "maps": maps, "truncate": truncate}
         return compare(self, text, methods, target, **how, progress=progress)
 
-    @_plain
+    @settled
     def mixing_ratio(
         self, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False
     ) -> Tensor | list[Tensor]:
@@ -189,7 +191,7 @@ class Lens:
         out = [torch.stack(one.layers) for one in ran]
         return out[0] if single else out
 
-    @_plain
+    @settled
     def output_statistics(self, texts: Any, *, batch_size: int = 32) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
 
@@ -203,7 +205,7 @@ class Lens:
     def __repr__(self) -> str:
         return f"Lens({self.name}: {type(self.model).__name__}, {len(self._check.layers)} layers)"
 
-    @_plain
+    @settled
     def _check_again(self) -> None:
         """What held in float32 need not hold after `lens.model.half()`. Raises SelfCheckFailed, NotFinite."""
         now = self.model.dtype, self.model.device
@@ -224,6 +226,7 @@ class Lens:
                 )
         return texts, single
 
+    @settled
     def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
         """Pass encoded texts through the model (see `runners.passes.through`)."""
         return through(self.model, self.spec, texts, on_block, pad=self.pad, **how)

@@ -80,8 +80,8 @@ def probe_inputs(model: Any) -> dict[str, Tensor]:
     """A few tokens, the same for every model of a vocabulary size, no padding among them."""
     size = base_model(model).get_input_embeddings().num_embeddings
     n = max(2, min(PROBE_TOKENS, position_limit(model) or PROBE_TOKENS))
-    pad = pad_id(model)
-    ids = torch.randint(0, size, (1, n), generator=torch.Generator().manual_seed(0))
+    pad, draw = pad_id(model), torch.Generator("cpu").manual_seed(0)
+    ids = torch.randint(0, size, (1, n), generator=draw, dtype=torch.int64, device="cpu")
     ids = torch.where(ids == pad, (pad + 1) % size, ids).to(model.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 

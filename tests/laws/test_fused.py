@@ -9,7 +9,7 @@ import torch
 
 import mixlens
 from mixlens.decompose import fused, terms
-from mixlens.decompose.compiled import compiled, lanes
+from mixlens.decompose.compiled import checked, compiled, lanes
 from mixlens.decompose.fused import distances_source, fused_distances, fused_grams, grams_source
 from models import families
 
@@ -85,6 +85,45 @@ def test_maps_are_the_same_with_it_and_without(name, method, options, monkeypatc
         size = other.scores.abs().max()
         assert (one.scores - single.scores).abs().max() <= 1e-6 * size
         assert (one.scores - other.scores).abs().max() <= 1e-5 * size
+
+
+@pytest.mark.parametrize(
+    "t",
+    [
+        torch.zeros(2, 3, dtype=torch.float64),
+        torch.zeros(3, 2),
+        torch.zeros(2, 4)[:, :3],
+        torch.zeros(3, 2).T,
+        torch.zeros(2, 3, device="meta"),
+        torch.zeros(2, 3, dtype=torch.int32),
+        torch.zeros(2, 3).to_sparse(),
+    ],
+    ids=["type", "shape", "gaps", "order", "device", "numbers", "layout"],
+)
+def test_memory_that_a_loop_would_misread_is_refused(t):
+    with pytest.raises(TypeError, match=r"expected x as a contiguous torch.float32 tensor \(2, 3\) on the CPU"):
+        checked("x", t, torch.float32, 2, 3)
+    good = torch.zeros(2, 3)
+    assert checked("x", good, torch.float32, 2, 3) is good
+
+
+def test_memory_that_begins_between_two_numbers_is_refused():
+    t = torch.frombuffer(bytearray(28), dtype=torch.float32, count=6, offset=1)
+    with pytest.raises(TypeError, match="expected x"):
+        checked("x", t, torch.float32, 6)
+
+
+def test_the_loops_refuse_memory_of_another_type():
+    pytest.importorskip("llvmlite")
+    out = torch.empty(4, 2, 2, dtype=torch.float64)
+    with pytest.raises(TypeError, match="head vectors"):
+        fused_grams(2, 32, False)(torch.zeros(2, 4, 32, dtype=torch.float64), None, out)
+    with pytest.raises(TypeError, match="residuals"):
+        fused_grams(2, 32, False)(torch.zeros(2, 4, 32), torch.zeros(4, 32), out)
+    with pytest.raises(TypeError, match="targets"):
+        fused_distances(2, 32, 1)(
+            torch.zeros(1, 4, 8, 2), torch.zeros(1, 4, 2, 32), torch.zeros(1, 8, 16), torch.zeros(1, 4, 8)
+        )
 
 
 def test_threads_change_no_number():

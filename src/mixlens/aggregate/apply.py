@@ -12,6 +12,7 @@ from mixlens.aggregate import functions
 from mixlens.aggregate.flow import Progress, flow, indices
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.mixing.maps import normalize_rows
+from mixlens.process import settled
 
 if TYPE_CHECKING:
     from mixlens.results import LayerMaps
@@ -21,6 +22,7 @@ Run = Callable[..., tuple[Tensor, dict[str, Any]]]
 RESIDUAL = 0.5  # Abnar & Zuidema: half of a token stays itself
 
 
+@settled
 def apply(maps: LayerMaps, name: str, *, receptive_field: bool = False, **options: Any) -> LayerMaps:
     """`maps` aggregated by `name`, again LayerMaps; `meta` names the options used. Raises Undefined, UnknownOption."""
     if maps.aggregation is not None and name != "layer":

@@ -36,7 +36,7 @@ def rollout_scaled(maps: Maps, rescale: bool = True) -> tuple[Maps, Float[Tensor
     and no share of a row; row-wise rescaling would.
     """
     out = torch.empty_like(maps, dtype=torch.float64)  # filled in place: long texts' maps are large
-    logs = torch.zeros(len(maps), dtype=torch.float64)
+    logs = torch.zeros(len(maps), dtype=torch.float64, device="cpu")
     for index, m in enumerate(maps):
         product = out[index].copy_(m) if index == 0 else torch.matmul(m.double(), out[index - 1], out=out[index])
         if rescale:
@@ -87,7 +87,7 @@ def layer(maps: AnyMaps, k: int) -> Float[Tensor, "1 *heads query key"]:
 
 def uniform(windows: Sequence[int | None], n: int) -> Maps:
     """Uniform causal attention: each row spreads evenly over what it may see (`window` tokens back; None: all)."""
-    i = torch.arange(n)
+    i = torch.arange(n, dtype=torch.int64, device="cpu")
     out = []
     for window in windows:
         seen = (i <= i[:, None]) & (i > i[:, None] - (window or n))

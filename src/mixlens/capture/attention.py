@@ -79,8 +79,8 @@ class Call:
             return m if m.dtype == torch.bool else m > torch.finfo(m.dtype).min / 2
         if not self.causal:
             return None
-        i = torch.arange(self.q.shape[2], device=self.q.device)[rows]
-        return (torch.arange(self.k.shape[2], device=self.k.device) <= i[:, None])[None, None]
+        i, j = (torch.arange(t.shape[2], dtype=torch.int64, device=t.device) for t in (self.q, self.k))
+        return (j <= i[rows, None])[None, None]
 
 
 def repeat_heads(x: Tensor, groups: int) -> Tensor:

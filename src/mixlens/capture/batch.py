@@ -46,7 +46,9 @@ def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[s
         if name == "position_ids" and not all(name in t.inputs for t in texts):
             raise InputError("expected position_ids for all texts of a batch or for none")
         rows[name] = [(*t.inputs.get(name, (0,) * len(t)), *[0] * (width - len(t))) for t in texts]
-    return {name: torch.tensor(values, device=device) for name, values in rows.items() if name in accepts}
+    return {
+        name: torch.tensor(values, dtype=torch.int64, device=device) for name, values in rows.items() if name in accepts
+    }
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def run(
                 module.register_forward_hook(lambda m, args, out: on_linear(m, args[0], out))
     vocabulary = twin.get_output_embeddings() if heads and at is not None else None
     if vocabulary is not None:
-        rows = torch.arange(len(at or ())), torch.tensor(at)
+        rows = list(range(len(at or ()))), list(at or ())
 
         def only_at(module: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             return (args[0][rows][:, None], *args[1:])

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 LLVM = 20  # before, pointers are written another way, and LLVM starts another way
 
@@ -93,6 +94,21 @@ def compiled(name: str, text: str, pointers: int, counts: int) -> Callable[..., 
     function = kind(engine.get_function_address(name))
     function.engine = engine  # type: ignore[attr-defined]  # the code lives as long as this
     return function
+
+
+def checked(name: str, t: Tensor, dtype: torch.dtype, *shape: int) -> Tensor:
+    """The tensor, if a loop that reads or writes `shape` numbers of `dtype` at its address stays inside it.
+
+    Compiled code knows addresses alone: memory of another type or size would be read as numbers, or written over.
+    Raises TypeError.
+    """
+    fits = t.dtype is dtype and t.device.type == "cpu" and t.layout is torch.strided and tuple(t.shape) == shape
+    if not (fits and t.is_contiguous() and t.data_ptr() % t.element_size() == 0):
+        raise TypeError(
+            f"expected {name} as a contiguous {dtype} tensor {shape} on the CPU for a compiled loop, got {t.dtype} "
+            f"{tuple(t.shape)} on {t.device}, {t.layout}, contiguous: {t.is_contiguous()}"
+        )
+    return t
 
 
 def in_threads(work: Sequence[tuple[Any, ...]], some: Callable[..., None], threads: int) -> None:

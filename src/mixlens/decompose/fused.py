@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mixlens.capture.attention import blocks
-from mixlens.decompose.compiled import Loops, compiled, in_threads, lanes
+from mixlens.decompose.compiled import Loops, checked, compiled, in_threads, lanes
 
 BLOCK = 384  # dimensions at a time: with more, one key's head vectors leave the innermost cache
 ALONE = 1 << 18  # numbers that one thread makes faster than others wake up
@@ -43,12 +43,15 @@ def fused_distances(heads: int, dim: int, p: int) -> Distances | None:
         if (short := -count % rows) > 0:
             a = torch.nn.functional.pad(a, (0, 0, 0, short))
             y = torch.nn.functional.pad(y, (0, 0, 0, short))
-        a, w, y = a.contiguous(), w.contiguous(), y.contiguous()
-        made = torch.zeros(texts, keys, count + short)
+        total, single = count + short, torch.float32
+        a = checked("weights", a.contiguous(), single, texts, keys, total, heads)
+        w = checked("head vectors", w.contiguous(), single, texts, keys, heads, dim)
+        y = checked("targets", y.contiguous(), single, texts, total, dim)
+        made = torch.zeros(texts, keys, total, dtype=single, device="cpu")
 
         def some(text: int, part: slice) -> None:
             tensors = a[text, part], w[text, part], y[text], made[text, part]
-            function(*(t.data_ptr() for t in tensors), part.stop - part.start, count + short)
+            function(*(t.data_ptr() for t in tensors), part.stop - part.start, total)
 
         threads = torch.get_num_threads() if made.numel() * dim > ALONE else 1
         parts = list(blocks(keys, -(-keys // -(-threads // texts))))
@@ -73,9 +76,12 @@ def fused_grams(heads: int, dim: int, residual: bool) -> Grams | None:
 
     def run(w: Tensor, own: Tensor | None, out: Tensor) -> None:
         tokens = w.shape[1]
-        assert w.is_contiguous()
-        assert out.is_contiguous()
-        assert own is None or own.is_contiguous()
+        checked("head vectors", w, torch.float32, heads, tokens, dim)
+        checked("inner products", out, torch.float64, tokens, heads + residual, heads + residual)
+        if (own is not None) is not residual:
+            raise TypeError(f"expected residuals: {residual}, got {type(own).__name__}")
+        if own is not None:
+            checked("residuals", own, torch.float32, tokens, dim)
 
         def some(part: slice) -> None:
             residuals = 0 if own is None else own[part].data_ptr()

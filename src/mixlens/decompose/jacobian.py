@@ -42,7 +42,8 @@ def token_local(
     """
     _, heads, n, width = out.shape
     rows = heads * width
-    covector = torch.randn(heads, 1, width, generator=torch.Generator().manual_seed(0)).to(out)
+    draw = torch.Generator("cpu").manual_seed(0)
+    covector = torch.randn(heads, 1, width, generator=draw, dtype=torch.float32, device="cpu").to(out)
     (answer,) = torch.autograd.grad(out, x, covector.expand_as(out[0])[None], retain_graph=True)
     off = (answer - answer[:, :1]).abs().max()
     if off <= SAME * torch.finfo(answer.dtype).eps * answer.abs().max():

@@ -286,5 +286,5 @@ def _add_diagonal(t: Tensor, own: Tensor, rows: slice, keys: slice) -> None:
     """Add own_i to the entries of `t` (batch, row, key, dim) with i = j."""
     both = range(max(rows.start, keys.start), min(rows.stop, keys.stop))
     if both:
-        i = torch.tensor(both, device=t.device)
+        i = torch.tensor(both, dtype=torch.int64, device=t.device)
         t[:, i - rows.start, i - keys.start] += own[:, i]

@@ -43,7 +43,7 @@ def checksum(tensor: torch.Tensor) -> str:
     total = weighted = 0
     for start in range(0, len(bits), _BLOCK):
         block = bits[start : start + _BLOCK].to(torch.int64)
-        place = torch.arange(start + 1, start + 1 + len(block), device=block.device) * 2654435761
+        place = torch.arange(start + 1, start + 1 + len(block), dtype=torch.int64, device=block.device) * 2654435761
         total += int(block.sum())
         weighted += int((block * place).sum())  # modulo 2 ** 64
     return f"{total:x}.{weighted:x}"

@@ -32,6 +32,7 @@ from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
 from mixlens.measure.statistics import summarise
+from mixlens.process import settled
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.labels import named
@@ -47,6 +48,7 @@ MEASURES = ("spearman", "aopc")
 Progress = Callable[[int, "int | None"], None]
 
 
+@settled
 def evaluate(
     lens: Any,
     data: Any = SAMPLE,

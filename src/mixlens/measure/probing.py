@@ -82,7 +82,7 @@ def online_code(
     if len(classes) < 2:
         return Code(bits, 0.0)
     order = np.random.default_rng(seed).permutation(len(labels))
-    x, y = torch.as_tensor(vectors[order], dtype=torch.float32), torch.as_tensor(targets[order])
+    x, y = torch.from_numpy(vectors[order]).float(), torch.from_numpy(targets[order])
     ends = block_ends(len(labels))
     with _alone(), torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)
@@ -140,13 +140,14 @@ def block_ends(n: int) -> list[int]:
 
 def _trained(x: Float[Tensor, "example dim"], y: Int[Tensor, " example"], classes: int, hidden: int) -> nn.Module:
     """A probe trained on nine tenths and stopped on the rest."""
+    kind: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
     probe = nn.Sequential(
         nn.Dropout(0.2),
-        nn.Linear(x.shape[1], hidden),
+        nn.Linear(x.shape[1], hidden, **kind),
         nn.ReLU(),
-        nn.LayerNorm(hidden),
+        nn.LayerNorm(hidden, **kind),
         nn.Dropout(0.3),
-        nn.Linear(hidden, classes),
+        nn.Linear(hidden, classes, **kind),
     )
     for parameter in probe[-1].parameters():
         nn.init.zeros_(parameter)
@@ -160,7 +161,7 @@ def _trained(x: Float[Tensor, "example dim"], y: Int[Tensor, " example"], classe
     for _ in range(_CHECKS):
         probe.train()
         for _ in range(max(_STEPS, -(-len(y) // _BATCH))):
-            queue = queue or list(torch.randperm(len(y)).split(_BATCH))
+            queue = queue or list(torch.randperm(len(y), dtype=torch.int64, device="cpu").split(_BATCH))
             rows = queue.pop()
             steps.zero_grad()
             nn.functional.cross_entropy(probe(x[rows]), y[rows]).backward()

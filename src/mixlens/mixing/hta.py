@@ -127,7 +127,7 @@ def _within(some: slice, size: int) -> Iterator[tuple[slice, slice]]:
 
 def _selves(layer: Linearised, rows: slice) -> Float[Tensor, "row headwidth dim"]:
     """E_ii of some tokens, the query's path in."""
-    i = torch.arange(rows.start, rows.stop, device=layer.v.device)
+    i = torch.arange(rows.start, rows.stop, dtype=torch.int64, device=layer.v.device)
     dq, dk, dv = (_at(t, rows) for t in (layer.dq, layer.dk, layer.dv))
     dk, dv = (repeat_heads(t, layer.groups) for t in (dk, dv))
     alpha, beta = (t[:, i, i].T[..., None, None] for t in (layer.alpha, layer.beta))

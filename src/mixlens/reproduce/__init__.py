@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixlens.errors import UnknownMethod, UnknownOption, did_you_mean
+from mixlens.process import settled
 from mixlens.reproduce import abnar, alti, attcat, globenc, value_zeroing
 from mixlens.reproduce.findings import Claim, Findings, Number, Panel
 from mixlens.reproduce.report import write
@@ -63,6 +64,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
 }
 
 
+@settled
 def reproduce(
     name: str,
     out: str | Path,

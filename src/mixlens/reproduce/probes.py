@@ -60,7 +60,7 @@ def _mask_vectors(study: Study, model: Any, rows: Sequence[Row]) -> np.ndarray:
     out = []
     with torch.no_grad():
         for row in rows:
-            ids = torch.tensor([tokenizer(masked(row))["input_ids"]], device=model.device)
+            ids = torch.tensor([tokenizer(masked(row))["input_ids"]], dtype=torch.int64, device=model.device)
             at = ids[0].tolist().index(tokenizer.mask_token_id)
             hidden = model(input_ids=ids, output_hidden_states=True).hidden_states
             out.append(torch.stack([h[0, at] for h in hidden]).double().cpu().numpy())

@@ -7,10 +7,7 @@ A runner takes several requests for the same texts and targets, whose methods ar
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import wraps
 from typing import Any
-
-import torch
 
 from mixlens.attribute.kinds import Gradient, Jacobian, Method, Occlusion, Path, Preset, Random, Relevance
 from mixlens.errors import NotFinite
@@ -32,31 +29,23 @@ def together(methods: Sequence[tuple[Method, Mapping[str, Any]]]) -> list[list[i
 
 
 def attributions(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
-    """What each of several requests that share a pass asks for, a list a request."""
-    return RUNNERS[type(asks[0].method)](lens, asks)
+    """What each of several requests that share a pass asks for, a list a request; NaN weights are named.
+
+    Results are tensors that can be differentiated: whoever calls this is `settled`.
+    """
+    try:
+        return RUNNERS[type(asks[0].method)](lens, asks)
+    except NotFinite:
+        if bad_weights(lens.model):
+            raise not_finite(lens.model, "a weight") from None
+        raise
 
 
 def _one_by_one(runner: Callable[[Any, Request], list[Attribution]]) -> Runner:
     return lambda lens, asks: [runner(lens, ask) for ask in asks]
 
 
-def _outside_inference(runner: Runner) -> Runner:
-    """The runner without the caller's inference mode, whose tensors cannot be differentiated; NaN weights are named."""
-
-    @wraps(runner)
-    def run(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
-        with torch.inference_mode(False):
-            try:
-                return runner(lens, asks)
-            except NotFinite:
-                if bad_weights(lens.model):
-                    raise not_finite(lens.model, "a weight") from None
-                raise
-
-    return run
-
-
-_AS_WRITTEN: dict[type[Method], Runner] = {
+RUNNERS: dict[type[Method], Runner] = {
     Preset: maps.attributions,
     Random: _one_by_one(maps.random_scores),
     Gradient: graph.attributions,
@@ -65,6 +54,5 @@ _AS_WRITTEN: dict[type[Method], Runner] = {
     Jacobian: _one_by_one(jacobian.attributions),
     Occlusion: _one_by_one(occlusion.attributions),
 }
-RUNNERS = {kind: _outside_inference(runner) for kind, runner in _AS_WRITTEN.items()}
 
 __all__ = ["RUNNERS", "Request", "attributions", "graph", "maps", "together"]

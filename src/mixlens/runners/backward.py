@@ -48,7 +48,7 @@ def differentiate(
         at = [answers[i] for i in members]
         if hide is not None:
             for b, i in enumerate(members):
-                hidden_tokens = torch.tensor(hide[i], device=inputs["attention_mask"].device)
+                hidden_tokens = torch.tensor(hide[i], dtype=torch.bool, device=inputs["attention_mask"].device)
                 inputs["attention_mask"][b, : len(texts[i])].masked_fill_(hidden_tokens, 0)
         g = graph(model, spec, inputs, layer=layer, weights=weights, at=at)
         with torch.enable_grad():

@@ -179,7 +179,7 @@ def _filled_up(one: TextPass, made: list[tuple[int, ...] | None] | None) -> tupl
     if made is None:
         return torch.stack(one.layers), None
     n = len(one.tokens)
-    scores, there = one.layers[0].new_zeros(len(made), n, n), torch.zeros(len(made), n, dtype=torch.bool)
+    scores, there = one.layers[0].new_zeros(len(made), n, n), torch.zeros(len(made), n, dtype=torch.bool, device="cpu")
     for k, rows in enumerate(made):
         chosen = slice(None) if rows is None else list(rows)
         scores[k, chosen], there[k, chosen] = one.layers[k], True

@@ -45,7 +45,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         assert one.logits is not None
         said = answer(lens.head, read, one.logits)
         value = _value(said, one.logits, method)
-        scores = torch.zeros(len(one.tokens), dtype=torch.float64)
+        scores = torch.zeros(len(one.tokens), dtype=torch.float64, device="cpu")
         made = [variant(lens.head, one.tokens, read.at, said, group, filler) for group in groups]
         variants = [v for v in made if isinstance(v, Variant)]
         done += len(made) - len(variants)

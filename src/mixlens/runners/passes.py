@@ -122,7 +122,7 @@ def stream(
 
 def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
     """The query rows of each text, (batch, row); None where any text's are all wanted."""
-    return None if None in each else torch.tensor(each, device=like.device)
+    return None if None in each else torch.tensor(each, dtype=torch.int64, device=like.device)
 
 
 def _look(block: Block, here: Sequence[TextPass], sights: list[list[Sight]], masks: list[Tensor]) -> None:

@@ -193,7 +193,7 @@ def _baseline(
         return layer_input(model, lens.spec, inputs, layer, start=torch.zeros_like)[0]
     ids = inputs["input_ids"].clone()
     for b, tokens in enumerate(texts):
-        ids[b, : len(tokens)] = torch.tensor(tokens.ids, device=ids.device)
+        ids[b, : len(tokens)] = torch.tensor(tokens.ids, dtype=ids.dtype, device=ids.device)
     return layer_input(model, lens.spec, {**inputs, "input_ids": ids}, layer)[0]
 
 

@@ -30,7 +30,7 @@ METHODS = ["globenc", "grad_x_input", "random"]
 
 @pytest.fixture(scope="module")
 def lens(tiny_bert_folder: Path) -> mixlens.Lens:
-    return mixlens.load(str(tiny_bert_folder))
+    return mixlens.load(str(tiny_bert_folder), dtype=torch.float64)
 
 
 def test_each_method_is_what_attribute_gives(lens: mixlens.Lens) -> None:
@@ -95,7 +95,7 @@ def test_faithfulness_is_that_of_the_model_itself(lens: mixlens.Lens) -> None:
     bounds = Bounds(probability, ~np.array(found.first.special))
     for name in METHODS:
         expected = bounds.of(found[name].scores.double().numpy())
-        assert vars(found.faithfulness[name]) == pytest.approx(vars(expected), abs=1e-5)
+        assert vars(found.faithfulness[name]) == pytest.approx(vars(expected), abs=1e-9)
         assert f"{expected.value:.2f}" in as_text(found.__rich__())
         assert f"{expected.value:.2f}" in found.to_html()
     data = json.loads(json.dumps(found.to_dict()))

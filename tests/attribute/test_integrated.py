@@ -148,7 +148,7 @@ def test_rules_of_a_known_integral():
 
 
 def test_the_baseline_is_mask_tokens_between_the_special_ones(tiny_bert_folder):
-    lens = mixlens.load(tiny_bert_folder)
+    lens = mixlens.load(tiny_bert_folder, dtype=torch.float64)
     text = lens.attribute("a deep film .", "integrated_gradients", **SMOOTH)
     assert text.meta["baseline"] == "mask"
     assert text.scores[0] == text.scores[-1] == 0 and (text.scores[1:-1] != 0).all()
@@ -157,7 +157,7 @@ def test_the_baseline_is_mask_tokens_between_the_special_ones(tiny_bert_folder):
             float(lens.model(**lens.tokenizer(t, return_tensors="pt")).logits[0, text.target.index])
             for t in ("a deep film .", "[MASK] [MASK] [MASK] [MASK]")
         )
-    assert text.meta["difference"] == pytest.approx(here - there, abs=1e-5)
+    assert text.meta["difference"] == pytest.approx(here - there, rel=1e-9)
 
 
 def test_pairs_keep_their_token_types(tiny_bert_folder):

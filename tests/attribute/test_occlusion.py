@@ -163,7 +163,7 @@ def test_token_types_go_and_positions_close_up():
 
 
 def test_a_word_is_replaced_as_a_whole_and_its_pieces_share_the_score(tiny_bert_folder):
-    lens = mixlens.load(tiny_bert_folder)
+    lens = mixlens.load(tiny_bert_folder, dtype=torch.float64)
     text = "a very deeply slow film"  # deep ##ly
     ids = lens.tokenizer(text)["input_ids"]
     p = probabilities(lens.model, ids)

@@ -237,7 +237,7 @@ def test_a_token_classifier_that_is_a_decoder():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_sentence_pairs(tiny_bert_folder, method):
-    lens = mixlens.load(tiny_bert_folder)
+    lens = mixlens.load(tiny_bert_folder, dtype=torch.float64)
     pair = ("a deep film .", "not bad")
     got = lens.attribute(pair, method, target="positive")
     assert got.text == pair and [w.segment for w in got.words() if not w.special] == [0, 0, 0, 0, 1, 1]
@@ -246,7 +246,7 @@ def test_sentence_pairs(tiny_bert_folder, method):
         hand = hand_gradient(
             lens.model, given["input_ids"], lambda o: o.logits[0, 1], token_type_ids=given["token_type_ids"]
         )
-        torch.testing.assert_close(got.scores, hand, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(got.scores, hand, rtol=1e-8, atol=1e-11)
 
 
 # --- refusals ---
@@ -259,14 +259,14 @@ def masked(tiny_bert_folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transformers.utils.logging._tqdm_active", False, raising=False)
         model = BertForMaskedLM._from_config(BertForMaskedLM.config_class.from_pretrained(tiny_bert_folder))
-    return mixlens.load(model, BertTokenizerFast.from_pretrained(tiny_bert_folder))
+    return mixlens.load(model.double(), BertTokenizerFast.from_pretrained(tiny_bert_folder))
 
 
 def test_a_masked_word_by_its_name(masked):
     got = masked.attribute("a [MASK] film .", "grad_x_input", target=Target("good", foil="bad"))
     assert got.target.label == "good" and got.meta["readout"] == 2
     opposite = masked.attribute("a [MASK] film .", "grad_x_input", target=Target("bad", foil="good"))
-    torch.testing.assert_close(got.scores, -opposite.scores, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(got.scores, -opposite.scores, rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.parametrize("method", ["grad_x_input", "attention_rollout", "blank_out"])

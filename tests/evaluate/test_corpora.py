@@ -35,7 +35,7 @@ BOTH: Any = ["anisotropy", ("inner", "anisotropy", {"of": "transformed"}), "mdl_
 
 @pytest.fixture(scope="module")
 def lens(tiny_bert_folder: Path) -> mixlens.Lens:
-    return mixlens.load(str(tiny_bert_folder))
+    return mixlens.load(str(tiny_bert_folder), dtype=torch.float64)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful a
 
 @pytest.fixture(scope="module")
 def lens(tiny_bert_folder: Path) -> mixlens.Lens:
-    return mixlens.load(str(tiny_bert_folder))
+    return mixlens.load(str(tiny_bert_folder), dtype=torch.float64)  # no limit below hangs on how a machine rounds
 
 
 def scores(lens: mixlens.Lens, text: Any, method: str, target: Any = None, **options: Any) -> Any:
@@ -163,7 +163,7 @@ def test_other_classes(lens: mixlens.Lens) -> None:
 
 
 def test_a_second_model(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
-    same = mixlens.load(str(tiny_bert_folder))
+    same = mixlens.load(str(tiny_bert_folder), dtype=torch.float64)
     table = mixlens.evaluate(lens, TEXTS, ["alti"], ["consistency"], second=same)
     assert table.values("consistency", "alti") == pytest.approx(np.ones(4))
     with torch.no_grad():
@@ -180,7 +180,7 @@ def test_a_second_model(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
 
 def test_second_models_that_are_not_alike() -> None:
     lens, short, other = (
-        mixlens.load(make("bert", "sequence", dtype=torch.float32, **more), tokenizer())
+        mixlens.load(make("bert", "sequence", **more), tokenizer())
         for more in ({}, {"num_hidden_layers": 2}, {"id2label": {0: "no", 1: "yes", 2: "maybe"}})
     )
     texts = ["w5 w6 w7", "w9 w30"]
@@ -191,13 +191,13 @@ def test_second_models_that_are_not_alike() -> None:
     assert run(second=short).row("consistency", "alti").n_errors == 0
     with pytest.raises(Undefined, match=r"their labels differ: LABEL_0, .*; name them alike in .*id2label"):
         run(second=other)
-    masked = mixlens.load(make("bert", "masked", dtype=torch.float32), tokenizer())
+    masked = mixlens.load(make("bert", "masked"), tokenizer())
     with pytest.raises(Undefined, match="two models of one task, got a sequence head and a masked head"):
         run(second=masked)
 
 
 def test_a_second_model_with_its_labels_in_another_order(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
-    turned = mixlens.load(str(tiny_bert_folder))
+    turned = mixlens.load(str(tiny_bert_folder), dtype=torch.float64)
     names = list(lens.head.labels.values())[::-1]
     with torch.no_grad():
         turned.model.classifier.weight.copy_(turned.model.classifier.weight.flip(0))
@@ -216,7 +216,7 @@ def test_examples_outlive_the_name_of_their_table(lens: mixlens.Lens) -> None:
 
 
 def test_cue_of_a_masked_word() -> None:
-    masked = mixlens.load(make("bert", "masked", dtype=torch.float32), tokenizer())
+    masked = mixlens.load(make("bert", "masked"), tokenizer())
     row = {"text": "w5 w6 w7 w8", "target": "w7", "foil": "w9", "target_span": [6, 8], "cue_spans": [[3, 5]]}
     rows = [row, {**row, "target_span": [0, 2], "target": "w5", "cue_spans": [[9, 11]], "phrase_spans": [[6, 11]]}]
     measures = ["cue_dot", "cue_ap", "probes_needed", "aopc", ("phrase", "cue_dot", {"spans": "phrase"})]

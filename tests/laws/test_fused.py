@@ -74,17 +74,31 @@ def test_the_inner_products_are_those_of_float64(residual, tokens, heads, dim):
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma2"])
 @pytest.mark.parametrize(("method", "options"), [("alti", {"p": 1}), ("alti", {"p": 2}), ("globenc", {}), ("norm", {})])
 def test_maps_are_the_same_with_it_and_without(name, method, options, monkeypatch):
+    """With the loop or without, in a batch or alone: all within the rounding of float32, as this machine rounds.
+
+    Kernels of other machines sum in another order, and which one runs depends on the batch, so no number is the limit
+    everywhere. What float32 does to a text alone, against float64, is measured here: E. Another order of the same sums
+    errs about as much, 3 E at most, so that two of them differ by 4 E; E itself is a few bits' worth.
+    """
     pytest.importorskip("llvmlite")
     lens, texts = families.lens(name, dtype=torch.float32), families.texts()
+    exact = [families.lens(name).mixing(text, method, **options).scores for text in texts]
     quick = lens.mixing(texts, method, **options)
     alone = [lens.mixing(text, method, **options) for text in texts]
     for loop in ("fused_distances", "fused_grams"):
         monkeypatch.setattr(terms, loop, _none)
     plain = lens.mixing(texts, method, **options)
-    for one, single, other in zip(quick, alone, plain, strict=True):
-        size = other.scores.abs().max()
-        assert (one.scores - single.scores).abs().max() <= 1e-6 * size
-        assert (one.scores - other.scores).abs().max() <= 1e-5 * size
+
+    def off(some, others):
+        return max(
+            float((a.double() - b).abs().max() / c.abs().max()) for a, b, c in zip(some, others, exact, strict=True)
+        )
+
+    eps = torch.finfo(torch.float32).eps
+    rounding = off([one.scores for one in alone], exact)
+    assert rounding <= 256 * eps
+    for other in (alone, plain):
+        assert off([one.scores for one in quick], [one.scores.double() for one in other]) <= 4 * rounding + 8 * eps
 
 
 @pytest.mark.parametrize(

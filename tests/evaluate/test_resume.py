@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import mixlens
 from mixlens.errors import DataError, ResultFileError, RunChanged
 from mixlens.evaluation import log, run
+from mixlens.runners import budget
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
 HOW: dict[str, Any] = {"methods": ["alti", "saliency"], "measures": ["spearman", "aopc"], "resamples": 20}
@@ -211,3 +213,51 @@ def test_folders_that_are_no_runs(lens: mixlens.Lens, tmp_path: Path) -> None:
         mixlens.evaluate(lens, TEXTS, out=tmp_path / "file", **HOW)
     with pytest.raises(DataError, match="at least one row"):
         mixlens.evaluate(lens, [], out=tmp_path / "empty", **HOW)
+
+
+def test_batches_are_those_that_the_run_began_with(
+    lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is free when a run goes on makes no other batches, which would round otherwise."""
+    monkeypatch.setattr(run, "CHUNK", 2)
+    sizes: list[int] = []
+    within = budget.within
+
+    def seen(*given: Any) -> Any:
+        found = within(*given)
+        sizes.append(found[0])
+        return found
+
+    monkeypatch.setattr(budget, "within", seen)
+
+    def stop(done: int, total: int | None) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    texts = [TEXTS[2]] * 4
+    tight = next(b for b in range(10**6, 10**9, 10**4) if lens.plan(texts, "alti", memory=b).batch_size == 2)
+    monkeypatch.setattr(budget, "_free", lambda device: tight)
+    how = {"methods": ["alti"], "measures": ["special_rank"]}
+    with pytest.raises(KeyboardInterrupt):
+        mixlens.evaluate(lens, texts, out=tmp_path / "run", progress=stop, **how)
+    begun = set(sizes)
+    sizes.clear()
+    monkeypatch.setattr(budget, "_free", lambda device: 10**12)
+    mixlens.evaluate(lens, texts, out=tmp_path / "run", **how)
+    assert sizes and set(sizes) == begun
+    assert 2 in begun
+    sizes.clear()
+    mixlens.evaluate(lens, texts, **how)
+    assert 2 not in sizes
+    with pytest.raises(RunChanged, match="memory was"):
+        mixlens.evaluate(lens, texts, out=tmp_path / "run", memory="7GB", **how)
+
+
+def test_a_run_begun_before_budgets_were_kept_goes_on(lens: mixlens.Lens, tmp_path: Path) -> None:
+    first = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    path = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(path.read_text("utf-8"))
+    assert manifest.pop("memory") > 0
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    again = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+    assert np.array_equal(first.array, again.array, equal_nan=True)

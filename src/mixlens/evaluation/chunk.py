@@ -49,6 +49,7 @@ class Setting:
     plan: Plan
     target: Any
     batch_size: int
+    memory: int | None = None  # bytes; None: what is free at each call
     second: Any = None
 
 
@@ -90,7 +91,9 @@ class _Chunk:
         passes = len(self.plan.jobs) * (1 + ("classes" in needs) + ("second" in needs)) + 2 * self.curved
         self.step, self.done = 1 / max(1, passes), 0.0
         advance = self._advance
-        self.scores = explain(self.lens, self.plan.jobs, good, self.targets, setting.batch_size, advance)
+        self.scores = explain(
+            self.lens, self.plan.jobs, good, self.targets, setting.batch_size, advance, setting.memory
+        )
         shown = {key: self.plan.jobs[key] for key in dict.fromkeys(self.plan.methods.values())}
         self.others = self._other_classes(shown) if "classes" in needs else {}
         self.second = self._second(shown) if "second" in needs else {}
@@ -210,7 +213,8 @@ class _Chunk:
         for k in range(1, classes):
             goals = [Target((t.what + k) % classes, of=t.of) for t in self.targets if isinstance(t.what, int)]
             redrawn = {key: _redrawn(job, k) for key, job in jobs.items()}
-            for key, found in explain(self.lens, redrawn, self.good, goals, self.setting.batch_size).items():
+            how: dict[str, Any] = {"memory": self.setting.memory}
+            for key, found in explain(self.lens, redrawn, self.good, goals, self.setting.batch_size, **how).items():
                 for one, scores in zip(out[key], found, strict=True):
                     one.append(scores)
             self._advance(len(jobs) / (classes - 1))
@@ -226,7 +230,9 @@ class _Chunk:
         chosen = [one for i, one in enumerate(there) if i in alike and isinstance(one, Item)]
         redrawn = {key: _redrawn(job, 1) for key, job in jobs.items()}
         out: dict[str, list[Any]] = {}
-        for key, found in explain(lens, redrawn, chosen, [one.target for one in chosen], batch, self._advance).items():
+        targets = [one.target for one in chosen]
+        found_there = explain(lens, redrawn, chosen, targets, batch, self._advance, self.setting.memory)
+        for key, found in found_there.items():
             out[key] = [one if isinstance(one, Failure) else None for one in there]
             for i, scores in zip(alike, found, strict=True):
                 out[key][i] = scores

@@ -124,32 +124,38 @@ def explain(
     targets: Sequence[Target],
     batch: int,
     tick: Callable[[int], None] = lambda jobs: None,
+    memory: int | None = None,
 ) -> dict[str, list[Any]]:
     """`Scores` or a `Failure` of each text, by job: its method on the targets, with a score a layer where it has them.
 
-    `tick(jobs done)`.
+    `tick(jobs done)`. `memory`: bytes to stay inside; None: what is free at each call.
     """
     out: dict[str, list[Any]] = {}
     keys = list(jobs)
     for numbers in together([(job.facts, job.options) for job in jobs.values()]):
         group = [keys[i] for i in numbers]
-        out |= _shared(lens, {key: jobs[key] for key in group}, chosen, targets, batch) or {}
+        out |= _shared(lens, {key: jobs[key] for key in group}, chosen, targets, batch, memory) or {}
         for key in group:
             if key not in out:
-                run = partial(_explain, lens, [jobs[key]], chosen, targets, batch)
+                run = partial(_explain, lens, [jobs[key]], chosen, targets, batch, memory)
                 out[key] = [one if isinstance(one, Failure) else one[0] for one in each(run, len(chosen))]
         tick(len(group))
     return out
 
 
 def _shared(
-    lens: Any, jobs: Mapping[str, Job], chosen: Sequence[Item], targets: Sequence[Target], batch: int
+    lens: Any,
+    jobs: Mapping[str, Job],
+    chosen: Sequence[Item],
+    targets: Sequence[Target],
+    batch: int,
+    memory: int | None,
 ) -> dict[str, list[Scores]] | None:
     """The `Scores` of each text by job, out of passes that they share; None where it must be seen whose a fault is."""
     if len(jobs) == 1 or not chosen:
         return None
     try:
-        rows = _explain(lens, list(jobs.values()), chosen, targets, batch, list(range(len(chosen))))
+        rows = _explain(lens, list(jobs.values()), chosen, targets, batch, memory, list(range(len(chosen))))
     except _FATAL:
         raise
     except Exception:
@@ -158,7 +164,13 @@ def _shared(
 
 
 def _explain(
-    lens: Any, group: Sequence[Job], chosen: Sequence[Item], targets: Sequence[Target], batch: int, members: list[int]
+    lens: Any,
+    group: Sequence[Job],
+    chosen: Sequence[Item],
+    targets: Sequence[Target],
+    batch: int,
+    memory: int | None,
+    members: list[int],
 ) -> list[list[Any]]:
     """Per text the `Scores` of each of the jobs, which share a pass."""
     texts, goals = [chosen[i].tokens for i in members], [targets[i] for i in members]
@@ -166,7 +178,8 @@ def _explain(
     def attribute(these: Sequence[Job], **more: Any) -> list[list[Any]]:
         asks = []
         for job in these:
-            ask = request(lens, job.name, {**job.options, **more}, goals, texts, batch, None, together=len(these))
+            own = {**job.options, **more}
+            ask = request(lens, job.name, own, goals, texts, batch, None, memory, together=len(these))
             asks.append(replace(ask, layered=job.layers))
         return attributions(lens, asks)
 

@@ -41,10 +41,14 @@ class Mark:
 
 
 class Log:
-    """The open folder. One process at a time; the lock goes with the process, however it ends."""
+    """The open folder. One process at a time; the lock goes with the process, however it ends.
 
-    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+    `once`: what is settled when a run begins; a run that goes on has it from its folder, in `manifest`.
+    """
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any], once: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
+        self.manifest: dict[str, Any] = {**json.loads(json.dumps(manifest)), **(once or {})}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.file: BufferedWriter = open(folder / RESULTS, "ab")  # noqa: SIM115
@@ -52,25 +56,26 @@ class Log:
             raise ResultFileError(f"expected a folder to write to, got: {error}; check rights and space") from error
         try:
             _lock(self.file, folder)
-            self._settle(manifest)
+            self._settle(once or {})
             self.marks = self._recover()
         except BaseException:
             self.file.close()
             raise
 
-    def _settle(self, manifest: Mapping[str, Any]) -> None:
-        now = json.loads(json.dumps(manifest))
+    def _settle(self, once: Mapping[str, Any]) -> None:
         path = self.folder / MANIFEST
         if path.exists() and os.path.getsize(self.folder / RESULTS):  # nothing was found yet: nothing to mix
             try:
                 before = json.loads(path.read_text("utf-8"))
             except ValueError:
                 raise RunChanged(f"{path} is no manifest of a run; give the run another folder (out=)") from None
-            refuse_changes(before, now, str(self.folder))
+            now = {name: value for name, value in self.manifest.items() if name not in once}
+            self.manifest = {**now, **{name: before[name] for name in once if name in before}}
+            refuse_changes(before, self.manifest, str(self.folder))
         elif os.path.getsize(self.folder / RESULTS):
             raise RunChanged(f"{self.folder} holds results without a {MANIFEST}; give the run another folder (out=)")
         else:
-            write_text(path, json.dumps(now, indent=1, ensure_ascii=False) + "\n")
+            write_text(path, json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n")
             _sync_folder(self.folder)
 
     def _recover(self) -> list[Mark]:

@@ -33,6 +33,7 @@ from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
+from mixlens.runners.budget import bytes_of
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.labels import named
@@ -64,6 +65,7 @@ def evaluate(
     limit: int | None = None,
     truncate: bool = False,
     batch_size: int = 32,
+    memory: int | str | None = None,
     seed: int = 0,
     level: float = 0.95,
     resamples: int = 1000,
@@ -79,9 +81,10 @@ def evaluate(
     keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
     `TASKS` or what `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's
     gold label, None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too,
-    "upto" the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
-    its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of
-    those that were there already.
+    "upto" the aggregate up to it. `second`: a lens on another model, for `consistency`. `memory`: bytes or "2GB" to
+    stay inside; None: what is free as the run begins, and batches are made for that however often the run goes on.
+    `options`: method or measure -> its options. `level`, `resamples`: of the bootstrap intervals.
+    `progress(examples done, in all or None)`, first of those that were there already.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
@@ -96,12 +99,15 @@ def evaluate(
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
     rows = _named(source(data), kind, lens, target)
-    setting = Setting(lens, plan, target, batch_size, second)
-    manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
+    budget = bytes_of(memory, lens.model.device)
+    setting = Setting(lens, plan, target, batch_size, budget, second)
+    asked = {} if memory is None else {"memory": budget}
+    manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers, **asked})
     folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)
     try:
-        log = Log(folder, manifest)
+        log = Log(folder, manifest, once={} if asked else {"memory": budget})
         try:
+            setting = replace(setting, memory=log.manifest.get("memory"))
             _run(setting, kind, rows, log, limit, truncate, progress)
         finally:
             log.close()

@@ -231,7 +231,7 @@ def test_batches_are_those_that_the_run_began_with(
     monkeypatch.setattr(budget, "within", seen)
 
     def stop(done: int, total: int | None) -> None:
-        if done == 2:
+        if done == 3:  # in the second chunk
             raise KeyboardInterrupt
 
     texts = [TEXTS[2]] * 4

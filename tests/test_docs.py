@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from contextlib import redirect_stdout
+from importlib.metadata import metadata
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,18 @@ def test_links_lead_somewhere(page):
 
 
 CARDS = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "docs" / "methods").glob("*.md"))}
+
+
+def test_no_link_is_broken_on_a_package_index():
+    """There the page stands alone: its relative links and pictures are left out, their words and all else stay."""
+    shown = metadata("mixlens")["Description"] or metadata("mixlens").get_payload()
+    links = re.findall(r"\]\(([^)]*)\)", shown)
+    assert all(link.startswith(("https:", "#")) for link in links), links
+    assert "![" not in shown
+    words = re.sub(r"!\[[^\]]*\]\([^)]*\)\n*", "", read("README.md"))
+    assert (
+        re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", shown).split() == re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", words).split()
+    )
 
 
 def test_every_method_has_a_card():

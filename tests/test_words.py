@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import cache
 
 import pytest
@@ -98,6 +99,18 @@ def test_given_words_are_kept(kind):
 
 def test_signs_that_are_written_without_blanks_are_words_each():
     assert words("iPhoneコーヒー中文x", "bpe") == ["iPhone", "コー", "ヒー", "中", "文", "x"]
+
+
+@pytest.mark.parametrize("text", ["한국어 영화", "이 영화가 좋다", "x각 한글"])
+def test_a_syllable_that_the_tokenizer_puts_together_is_whole(text):
+    """Decomposed Hangul and a tokenizer that composes it: the syllable's later jamo are letters, no marks."""
+    apart = unicodedata.normalize("NFD", text)
+    composing = Tokenizer(models.BPE(unk_token="[UNK]"))
+    composing.normalizer = normalizers.NFKC()
+    composing.pre_tokenizer = pre_tokenizers.Whitespace()
+    composing.train_from_iterator([text], trainers.BpeTrainer(special_tokens=SPECIAL, show_progress=False))
+    found = [u for u in units(encode(apart, wrapped(composing))) if not u.special]
+    assert [u.text for u in found] == apart.split()
 
 
 def test_an_emoji_split_over_byte_tokens_is_one_word():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from unicodedata import category
 
 import regex
 
@@ -94,10 +93,26 @@ def _unit(tokens: Tokens, indices: list[int], homes: list[list[int]]) -> Unit:
         return Unit(tokens.pieces[indices[0]], tuple(indices), special=tokens.special[indices[0]])
     seen = [s for s in spans if s[1] < s[2]] or spans  # blanks count, but don't widen the word
     seg, start, end = seen[0][0], min(s[1] for s in seen), max(s[2] for s in seen)
-    home = homes[seg]
-    while end < len(home) and home[end] == home[end - 1] and category(tokens.text[seg][end]).startswith("M"):
-        end += 1  # an accent that the tokenizer strips is no letter less of the word
+    if start < end:
+        end = _character_end(tokens.text[seg], homes[seg], end)
     return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end)
+
+
+def _character_end(text: str, home: list[int], end: int) -> int:
+    """Where the user-perceived character that holds the last one before `end` ends, inside its word.
+
+    A tokenizer that strips accents or composes a syllable points at the first of several code points.
+    """
+    first = end - 1
+    while first > 0 and home[first - 1] == home[end - 1]:
+        first -= 1
+    for match in regex.finditer(r"\X", text, pos=first):
+        if match.end() >= end:
+            last = match.end()
+            break
+    while last > end and home[last - 1] != home[end - 1]:
+        last -= 1
+    return last
 
 
 def _homes(text: str) -> list[int]:

@@ -93,8 +93,8 @@ def test_faithfulness_is_that_of_the_model_itself(lens: mixlens.Lens) -> None:
         return np.array([float(z.softmax(-1)[label]) for z in logits])
 
     bounds = Bounds(probability, ~np.array(found.first.special))
-    for name in METHODS:
-        expected = bounds.of(found[name].scores.double().numpy())
+    rated = bounds.rated({name: found[name].scores.double().numpy() for name in METHODS})
+    for name, expected in rated.items():
         assert vars(found.faithfulness[name]) == pytest.approx(vars(expected), abs=1e-9)
         assert f"{expected.value:.2f}" in as_text(found.__rich__())
         assert f"{expected.value:.2f}" in found.to_html()

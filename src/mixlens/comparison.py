@@ -34,7 +34,7 @@ def compare(
 ) -> Comparison:
     """Explain `text` by each method. A method that is not defined for this model is skipped, with the reason.
 
-    `faithfulness`: a number each, for which the text is passed without some of its tokens, about n^2 / 2 + 200 times.
+    `faithfulness`: a number each, for which the text is passed without some of its tokens, about n^2 + 200 times.
     `maps`: the layer maps behind each method too.
 
     Raises InputError for a list of texts, Undefined when no method is left, UnknownOption for `maps` of methods that
@@ -108,7 +108,7 @@ def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> d
         return np.exp(left(lens, [changed(lens, tokens, read.at, said, gone, "delete") for gone in sets], 32))
 
     bounds = Bounds(probability, removable)
-    return {name: bounds.of(a.scores.detach().cpu().double().numpy()) for name, a in found.items()}
+    return bounds.rated({name: a.scores.detach().cpu().double().numpy() for name, a in found.items()})
 
 
 def _maps(lens: Any, text: Any, found: Mapping[str, Attribution], how: Mapping[str, Any]) -> dict[str, LayerMaps]:

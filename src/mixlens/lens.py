@@ -171,8 +171,8 @@ class Lens:
     ) -> Comparison:
         """One text explained by several methods side by side; by all that are defined for this model if none is named.
 
-        `faithfulness`: with a number each, 0 for what chance reaches and 1 for a greedy search; it takes about
-        n^2 / 2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
+        `faithfulness`: with a number each, 0 for what chance reaches and 1 for the best order found; it takes
+        about n^2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
         ModelError.
         """
         how: dict[str, Any] = {"faithfulness": faithfulness, "maps": maps, "truncate": truncate}

@@ -32,7 +32,7 @@ def test_a_row_a_method_and_token(found: Comparison, tmp_path: Path) -> None:
     rows = list(csv.DictReader(text.splitlines()))
     assert list(rows[0]) == [
         "method", "index", "token", "special", "segment", "start", "end", "score",
-        "faithfulness", "aopc", "permuted", "greedy", "p",
+        "faithfulness", "aopc", "permuted", "greedy", "best", "p",
     ]  # fmt: skip
     n = len(found.first.tokens)
     assert [row["method"] for row in rows] == ["globenc"] * n + ["alti"] * n

@@ -123,7 +123,7 @@ def compare(
         bool, typer.Option("--maps", help="The methods' layer maps too: in the page, the picture and --save.")
     ] = False,
     faithfulness: Annotated[
-        bool, typer.Option(help="A number each: 0 as chance, 1 as a greedy search; about n^2 / 2 passes.")
+        bool, typer.Option(help="A number each: 0 as chance, 1 the best order found; about n^2 passes.")
     ] = True,
     csv: Csv = None,
     parquet: Parquet = None,

@@ -1,16 +1,16 @@
-"""One explanation's own number: how much faster than chance its order takes the answer away, a greedy order being 1.
+"""One explanation's own number: how much faster than chance its order takes the answer away; the best order found is 1.
 
-    value = (AOPC of the order - mean AOPC of permuted orders) / (AOPC of a greedy order - mean AOPC of permuted orders)
+    value = (AOPC of the order - mean AOPC of permuted orders) / (AOPC of the best order - mean AOPC of permuted orders)
 
-so 0 is what chance reaches and 1 what looking for the best token at every step reaches. A value above 1 can happen: a
-greedy order need not be the best. `probability` is given lists of removed-index sets (ascending tuples) of one text
-and returns the explained class's probability for each, NaN where nothing is left to read; it is asked in few large
-calls and never twice for the same set.
+so 0 is what chance reaches and 1 the best that is known: of two greedy searches, which take tokens away one after the
+other, or put them back into nothing, and of the methods that are rated together. `probability` is given lists of
+removed-index sets (ascending tuples) of one text and returns the explained class's probability for each, NaN where
+nothing is left to read; it is asked in few large calls and never twice for the same set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,16 +21,17 @@ from mixlens.measure.perturb import Levels, counts, removed
 
 Sets = Sequence[tuple[int, ...]]
 Probability = Callable[[Sets], np.ndarray]
-_SINGLE = 32  # removable tokens: a greedy order of more goes by levels, not token by token (n^2 / 2 passes)
+_SINGLE = 32  # removable tokens: a greedy order of more goes by levels, not token by token (n^2 / 2 passes a search)
 _NAN = float("nan")
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """`value` as above; `aopc` of the order; `permuted`: the mean of permuted orders; `greedy`: of the greedy order.
+    """`value` as above; `aopc` of the order; `permuted`: the mean of permuted orders; `greedy`: of the better search.
 
-    `p`: share of orders, the own one and the permuted ones, with an AOPC of at least the own. All NaN where no token is
-    removable; `value` NaN where the greedy order gains nothing over chance (one removable token, a constant model).
+    `p`: share of orders, the own one and the permuted ones, with an AOPC of at least the own. `best`: the AOPC that is
+    1 on the scale: the search's, or that of a method beside it where this is more. All NaN where no token is removable;
+    `value` NaN where the best order gains nothing over chance (one removable token, a constant model).
     """
 
     value: float
@@ -38,10 +39,11 @@ class Faithfulness:
     permuted: float
     greedy: float
     p: float
+    best: float = _NAN
 
 
 class Bounds:
-    """What chance and a greedy search reach on one text: made once, then asked about any number of methods."""
+    """What chance and two greedy searches reach on one text: made once, then asked about any number of methods."""
 
     def __init__(
         self,
@@ -63,16 +65,28 @@ class Bounds:
         sets = [self._sets(scores) for scores in orders]
         self._probabilities([s for some in sets for s in some])
         self.permuted = np.array([self._aopc(some) for some in sets])
-        self.order = self._greedy([int(i) for i in tokens])
-        self.greedy = self._aopc(self._sets(_scores(np.array(self.order, dtype=int), len(removable))))
+        found = [self._taken([int(i) for i in tokens]), self._put_back([int(i) for i in tokens])]
+        reach = [self._aopc(self._sets(_scores(np.array(order, dtype=int), len(removable)))) for order in found]
+        self.order, self.greedy = found[reach[1] > reach[0]], max(reach)
 
     def of(self, scores: Float[np.ndarray, " token"]) -> Faithfulness:
-        """The number of one method's scores: tokens are taken out from the highest down, ties in reading order."""
-        own, mean = self._aopc(self._sets(scores)), float(self.permuted.mean())
-        room = self.greedy - mean
-        value = (own - mean) / room if room > 1e-12 else _NAN
-        p = _NAN if np.isnan(own) else (1 + int((self.permuted >= own - 1e-12).sum())) / (1 + len(self.permuted))
-        return Faithfulness(value, own, mean, self.greedy, p)
+        """The number of one method's scores alone, `rated` beside no other."""
+        return self.rated({"": scores})[""]
+
+    def rated(self, methods: Mapping[str, Float[np.ndarray, " token"]]) -> dict[str, Faithfulness]:
+        """The number of each method's scores: tokens are taken out from the highest down, ties in reading order.
+
+        The best of these orders and the search's is 1 for all of them.
+        """
+        own = {name: self._aopc(self._sets(scores)) for name, scores in methods.items()}
+        mean, best = float(self.permuted.mean()), max([self.greedy, *(v for v in own.values() if not np.isnan(v))])
+        room, chance = best - mean, self.permuted
+        out = {}
+        for name, aopc in own.items():
+            value = (aopc - mean) / room if room > 1e-12 else _NAN
+            p = _NAN if np.isnan(aopc) else (1 + int((chance >= aopc - 1e-12).sum())) / (1 + len(chance))
+            out[name] = Faithfulness(value, aopc, mean, self.greedy, p, best)
+        return out
 
     def _sets(self, scores: Float[np.ndarray, " token"]) -> list[tuple[int, ...]]:
         return removed(scores, self.removable, self.levels)
@@ -91,17 +105,33 @@ class Bounds:
         drop = drop[~np.isnan(drop)]
         return float(drop.mean()) if len(drop) else _NAN
 
-    def _greedy(self, left: list[int]) -> tuple[int, ...]:
+    def _taken(self, left: list[int]) -> tuple[int, ...]:
         """Always the token without which the probability is lowest next; of many tokens, a level's worth at a time."""
-        ends = range(1, len(left) + 1) if len(left) <= _SINGLE else sorted({*counts(len(left)), len(left)} - {0})
         gone: list[int] = []
-        for end in ends:
-            found = self._probabilities([tuple(sorted((*gone, i))) for i in left])
-            ranked = np.argsort(np.where(np.isnan(found), np.inf, found), kind="stable")
-            best = [left[k] for k in ranked[: end - len(gone)]]
+        for end in self._ends(len(left)):
+            best = self._lowest(left, [tuple(sorted((*gone, i))) for i in left])[: end - len(gone)]
             gone += best
             left = [i for i in left if i not in best]
         return tuple(gone)
+
+    def _put_back(self, gone: list[int]) -> tuple[int, ...]:
+        """The other way: of nothing, always the token with which the probability stays lowest; it goes last."""
+        kept: list[int] = []
+        count = len(gone)
+        for end in reversed([0, *self._ends(count)[:-1]]):
+            best = self._lowest(gone, [tuple(i for i in gone if i != j) for j in gone])[: count - end - len(kept)]
+            kept += best
+            gone = [i for i in gone if i not in best]
+        return tuple(reversed(kept))
+
+    def _ends(self, count: int) -> list[int]:
+        """How many tokens are gone after each step."""
+        return list(range(1, count + 1)) if count <= _SINGLE else sorted({*counts(count), count} - {0})
+
+    def _lowest(self, tokens: list[int], sets: Sets) -> list[int]:
+        """The tokens in the order of their sets' probability, what cannot be read last."""
+        found = self._probabilities(sets)
+        return [tokens[k] for k in np.argsort(np.where(np.isnan(found), np.inf, found), kind="stable")]
 
 
 def _scores(order: np.ndarray, tokens: int) -> Float[np.ndarray, " token"]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 COLUMNS = {
     "method": "str", "index": "int", "token": "str", "special": "bool", "segment": "int", "start": "int", "end": "int",
-    "score": "float", "faithfulness": "float", "aopc": "float", "permuted": "float", "greedy": "float", "p": "float",
+    "score": "float", "faithfulness": "float", "aopc": "float", "permuted": "float", "greedy": "float", "best": "float",
+    "p": "float",
 }  # fmt: skip
 
 
@@ -28,8 +29,8 @@ COLUMNS = {
 class Comparison:
     """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none.
 
-    `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of a greedy
-    search, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
+    `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of the best
+    order found, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
     `maps`: method -> the layer maps behind it, where it has some and they were asked for.
     """
 
@@ -74,7 +75,7 @@ class Comparison:
         """Tidy rows as plain data, one a method and token.
 
         method, index (of the token), token, special, segment (which text of a pair), start, end (characters in it),
-        score, and the method's own faithfulness, aopc, permuted, greedy, p, alike in all its rows. None: not there.
+        score, and the method's own faithfulness, aopc, permuted, greedy, best, p, alike in its rows. None: not there.
         """
         source, empty = self.first.source, (None, None, None)
         rows = []

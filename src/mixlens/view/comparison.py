@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FAITHFUL = (
     "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "
-    "a greedy search"
+    "the best order found, by these methods or a search"
 )
 _NOTE = "each method has its own colours: they compare within a row, not between rows; blue speaks against"
 

@@ -26,7 +26,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A .jsonl, .csv, .tsv, .json or .parquet file or a hub name; default: 40 bundled sentences.",
+            help="A .jsonl, .csv, .tsv, .json, .txt or .parquet file or a hub name; default: 40 bundled sentences.",
         ),
     ] = None,
     model: Model = None,
@@ -36,6 +36,10 @@ def evaluate(
     ] = "classification",
     field: Annotated[
         list[str] | None, typer.Option(metavar="FIELD=COLUMN", help="Which column of the file is which field.")
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a text file; default: its BOM's, or UTF-8."),
     ] = None,
     methods: Annotated[str | None, typer.Option(metavar="A,B", help=f"{_LISTS} See `mixlens methods`.")] = None,
     measures: Annotated[
@@ -117,6 +121,7 @@ def evaluate(
                 yardsticks,
                 out,
                 task=kind_of_task,
+                encoding=encoding,
                 target=target,
                 limit=limit,
                 truncate=truncate,

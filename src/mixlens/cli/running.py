@@ -24,7 +24,7 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"/-])(batch_size|kind|layers|level|limit|maps|measures?|methods?|model|out|reference|resamples|row|second"
+    r"(?<![\w.'\"/-])(batch_size|encoding|kind|layers|level|limit|maps|measures?|methods?|model|out|reference|resamples|row|second"
     r"|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
 

@@ -55,6 +55,7 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     *,
     task: str | Task = "classification",
+    encoding: str | None = None,
     target: Any = None,
     reference: str = "saliency",
     layers: str | None = None,
@@ -70,16 +71,16 @@ def evaluate(
 ) -> Table:
     """Which of the methods is to be believed, by these measures, over a data set?
 
-    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, a table (pandas, polars,
-    Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default. `methods`,
-    `measures`: names, or (label, name, options); six methods by default, none where the measures look at the model
-    alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that
-    keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
-    `TASKS` or what `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's
-    gold label, None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too,
-    "upto" the aggregate up to it. `second`: a lens on another model, for `consistency`. `options`: method or measure ->
-    its options. `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of
-    those that were there already.
+    `data`: a path (.jsonl, .csv, .tsv, .json, .txt, .parquet), a hub name, a `datasets.Dataset`, a table (pandas,
+    polars, Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default.
+    `methods`, `measures`: names, or (label, name, options); six methods by default, none where the measures look at the
+    model alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder
+    that keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
+    `TASKS` or what `mixlens.task(...)` gives. `encoding`: of a text file; None: by its byte order mark, else UTF-8.
+    `target`: what is explained, for all texts alike; "label" is each text's gold label, None the prediction. `layers`:
+    "each" measures every layer's own map (or the gradient at its input) too, "upto" the aggregate up to it. `second`: a
+    lens on another model, for `consistency`. `options`: method or measure -> its options. `level`, `resamples`: of the
+    bootstrap intervals. `progress(examples done, in all or None)`, first of those that were there already.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
@@ -93,7 +94,7 @@ def evaluate(
     refuse_target(lens, target)
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
-    rows = _named(source(data), kind, lens, target)
+    rows = _named(source(data, encoding), kind, lens, target)
     setting = Setting(lens, plan, target, batch_size, second)
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
     folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)

@@ -87,7 +87,11 @@ def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, 
 def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
     """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
     path = Path(path)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise ResultFileError(f"expected a result file, got {str(path)!r:.80} ({_line(error)})") from error
+    if not there:
         if path.is_dir():
             raise _no_result(path, "a folder")
         raise ResultFileError(f"expected a result file, got no such file: {path}; write one with .save(path)")

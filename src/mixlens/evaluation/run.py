@@ -31,6 +31,7 @@ from mixlens.evaluation.refusals import refuse_fields, refuse_target
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
+from mixlens.files import folder_of, writing
 from mixlens.measure.statistics import summarise
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
@@ -88,6 +89,7 @@ def evaluate(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise UnknownOption(f"expected limit of 1 or more, or None, got {limit!r}")
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
+    kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
     options = {k: dict(v) for k, v in (options or {}).items()}
     plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)
@@ -97,7 +99,7 @@ def evaluate(
     rows = _named(source(data, encoding), kind, lens, target)
     setting = Setting(lens, plan, target, batch_size, second)
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers})
-    folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)
+    folder = kept or _temporary()
     try:
         log = Log(folder, manifest)
         try:
@@ -112,6 +114,11 @@ def evaluate(
     if out is None:
         finalize(table, rmtree, folder, ignore_errors=True)  # gone with the table
     return table
+
+
+def _temporary() -> Path:
+    with writing("a temporary folder"):
+        return Path(mkdtemp(prefix="mixlens-"))
 
 
 def _named(rows: Source, kind: Task, lens: Any, target: Any) -> Source:

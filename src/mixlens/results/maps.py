@@ -185,7 +185,7 @@ class LayerMaps(Result):
     def __rich__(self) -> Any:
         from mixlens.view import terminal
 
-        return terminal.maps(self)
+        return terminal.Visible(terminal.maps(self))
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)

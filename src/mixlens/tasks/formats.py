@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Literal
 
 from mixlens.errors import DataError, UnknownOption
+from mixlens.escape import unguard
 
 Reader = Callable[[io.TextIOWrapper], Iterator[Any]]
 DEPTH = 100  # lists in lists in lists of a row: no data set has more, and Python's own limit is no error of a row
@@ -21,6 +22,7 @@ _BOMS = (  # the longer first: UTF-32's begins as UTF-16's does
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
+_OWN = ({"method", "measure", "reference", "n_undefined"}, {"method", "index", "token", "faithfulness"})  # our tables
 _SEPARATORS = ",;\t"  # of a .csv, by what its header holds
 
 
@@ -147,6 +149,7 @@ def _quoted(file: io.TextIOWrapper) -> bool:
 def _table(file: io.TextIOWrapper, sign: str, quoting: Literal[0, 3]) -> Iterator[Any]:
     csv.field_size_limit(1 << 30)
     table = csv.DictReader(file, delimiter=sign, strict=True, quoting=quoting)
+    own = any(columns <= set(table.fieldnames or ()) for columns in _OWN)
     while True:
         try:
             row = next(table, None)
@@ -160,7 +163,7 @@ def _table(file: io.TextIOWrapper, sign: str, quoting: Literal[0, 3]) -> Iterato
             hint = "; a file whose fields hold line ends is a .csv" if quoting == csv.QUOTE_NONE else ""
             yield DataError(f"expected {count} values in line {table.line_num}, got others{hint}")
             continue
-        yield row
+        yield {k: unguard(v) for k, v in row.items()} if own else row
 
 
 READERS: dict[str, Reader] = {"jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _tsv, "txt": _txt}

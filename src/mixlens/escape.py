@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _RUN = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
@@ -14,7 +14,7 @@ def visible(text: str) -> str:
 
     Line ends and tabs stay.
     """
-    return _STEERS.sub(lambda found: _sign(found[0]), text)
+    return STEERS.sub(lambda found: _sign(found[0]), text)
 
 
 def one_line(text: object) -> str:

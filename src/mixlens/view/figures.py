@@ -18,11 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
-from matplotlib.ticker import FixedFormatter
 
 from mixlens.errors import UnknownOption, did_you_mean
-from mixlens.escape import visible
 from mixlens.files import replacing
 from mixlens.view import colors, heatmaps, reading
 from mixlens.view.fonts import drawable, families
@@ -82,21 +79,9 @@ def finish(draw: Callable[..., Figure], path: str | os.PathLike[str] | None, *ar
     if path is not None:
         _format(path)  # before the work
     figure = draw(*args)
-    _clean(figure)
     if path is not None:
         save(figure, path)
     return figure
-
-
-def _clean(figure: Figure) -> None:
-    """Every text of a figure, names from outside too, without characters that an SVG may not hold."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            names = axis.get_major_formatter()
-            if isinstance(names, FixedFormatter):
-                names.seq = [visible(name) for name in names.seq]
-    for text in figure.findobj(Text):
-        text.set_text(visible(text.get_text()))
 
 
 def _choose(table: dict[str, Callable[..., Figure]], kind: str) -> Callable[..., Figure]:

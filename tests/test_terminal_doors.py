@@ -88,6 +88,7 @@ def test_a_result_steers_no_terminal(result: Any) -> None:
     assert "\x1b[31ma" not in shown
 
 
+@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # two tokens make a small picture
 def test_a_result_is_a_valid_file_of_every_kind(result: Any, tmp_path: Path) -> None:
     result.plot(tmp_path / "a.svg")
     ElementTree.parse(tmp_path / "a.svg")

@@ -25,8 +25,8 @@ from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
-from mixlens.evaluation.log import Log, Mark
-from mixlens.evaluation.plan import Asked, Plan, Yardstick, make
+from mixlens.evaluation.log import END, Log, Mark, finished
+from mixlens.evaluation.plan import NULL, Asked, Plan, Yardstick, make
 from mixlens.evaluation.refusals import refuse_fields, refuse_target
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
@@ -42,7 +42,6 @@ SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses s
 _SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 _NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
-END = -1  # the window of the mark that closes the run
 MEASURES = ("spearman", "aopc")
 
 Progress = Callable[[int, "int | None"], None]
@@ -92,7 +91,8 @@ def evaluate(
     kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
     options = {k: dict(v) for k, v in (options or {}).items()}
-    plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)
+    drawn = _drawn(kept, seed)
+    plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=drawn, second=second)
     refuse_target(lens, target)
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
@@ -114,6 +114,15 @@ def evaluate(
     if out is None:
         finalize(table, rmtree, folder, ignore_errors=True)  # gone with the table
     return table
+
+
+def _drawn(folder: Path | None, seed: int) -> int:
+    """The seed of the random scores: that of a finished run, whose scores are there and of which no more are drawn."""
+    try:
+        there = (finished(folder) or {})["methods"][NULL]["options"]["seed"] if folder is not None else seed
+    except (KeyError, TypeError):
+        return seed
+    return there if type(there) is int and type(seed) is int and seed >= 0 else seed
 
 
 def _temporary() -> Path:

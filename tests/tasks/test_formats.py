@@ -229,3 +229,12 @@ def test_a_dataset_of_whatever_format_has_plain_rows(form: str) -> None:
     data.set_format(form)
     assert list(source(data).rows()) == plain == [{"text": "a film", "label": 1}, {"text": "not bad", "label": 0}]
     assert data.format["type"] == form  # its owner's setting
+    stream = data.with_format(None).to_iterable_dataset().with_format(form)
+    assert list(source(stream).rows()) == plain
+
+
+def test_a_transform_of_ones_own_stays() -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_list([{"text": "a film"}])
+    data.set_transform(lambda rows: {"text": [text.upper() for text in rows["text"]]})
+    assert list(source(data).rows()) == [{"text": "A FILM"}]

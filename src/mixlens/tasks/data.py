@@ -77,11 +77,15 @@ def source(data: Any, encoding: str | None = None) -> Source:
 
 
 def _unformatted(data: Any) -> Any:
-    """A `datasets.Dataset` whose rows are mappings of Python's own values, whatever its `set_format` says."""
-    format = getattr(data, "format", None)
-    if not hasattr(data, "with_format") or not isinstance(format, Mapping) or format.get("type") in (None, "custom"):
+    """A data set of `datasets` whose rows are mappings of Python's own values, whatever its `set_format` says."""
+    if not hasattr(data, "with_format"):
         return data
-    return data.with_format(None, columns=format.get("columns"))
+    form = getattr(data, "format", None)
+    if isinstance(form, Mapping):
+        plain = form.get("type") in (None, "custom")  # a transform of one's own stays
+        return data if plain else data.with_format(None, columns=form.get("columns"))
+    streamed = getattr(getattr(data, "_formatting", None), "format_type", None)
+    return data if streamed in (None, "custom") else data.with_format(None)
 
 
 def _unread(encoding: str, what: str) -> UnknownOption:

@@ -29,9 +29,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from mixlens.escape import visible
+
 
 class MixlensError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose. Their text, which may hold labels, names and data, steers no terminal."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class InputError(MixlensError, ValueError):

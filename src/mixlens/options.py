@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -11,3 +11,18 @@ def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Name -> default of the keyword-only arguments (also behind a decorator, where `__kwdefaults__` is lost)."""
     parameters = signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def shallow(value: Any, most: int = 100) -> bool:
+    """Whether a value is lists and mappings within each other at most `most` deep: no file or page holds more."""
+    level = {id(value): value}
+    for _ in range(most + 1):
+        inner = [v for one in level.values() if isinstance(one, (list, tuple, Mapping)) for v in _parts(one)]
+        level = {id(v): v for v in inner}
+        if not level:
+            return True
+    return False
+
+
+def _parts(value: Any) -> list[Any]:
+    return [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)

@@ -1,52 +1,53 @@
-"""Results in files: one safetensors file, numbers bit-exact, everything else as JSON in its header.
-
-What becomes of an option or a meta entry: numbers, strings, True, False, None, lists, tuples (nested too) and mappings
-with any such keys come back equal and of the same type; numpy scalars come back as Python numbers, a `Target` as a
-`Target`, any other mapping as a dict. A tensor or array is kept as `{"tensor": shape, "dtype": ..., "sha256": ...}` and
-comes back as that summary: enough to tell two runs apart, no use as an option again. Anything else (a function, a
-device, a path) is kept as its name. Files hold no code: reading one runs nothing.
-"""
+"""Results in files: one safetensors file, numbers bit-exact, everything else as JSON in its header (see `packing`)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.files import replacing
+from mixlens.packing import pack as _pack
+from mixlens.packing import plain as _plain
+from mixlens.packing import unpack as _unpack
+from mixlens.schema import check
 
 if TYPE_CHECKING:
     from mixlens.results import Attribution, Comparison, LayerMaps, PathLike
 
 VERSION = 2  # of the format; a reader refuses newer ones. 2: comparisons (single results are still written as 1)
-KEY = "mixlens"
+KEY, SUM = "mixlens", "sha256"  # the header in the file's metadata, and the checksum in it, of all the rest
 _TENSORS = ("scores", "layers")
 _PARTS = ("attributions", "maps")  # of a comparison
+_KEYS = {"format", "kind", "source", "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
-_TAGS = ("tuple", "dict", "target", "tensor", "name", "float")
 
 
 def write(result: Attribution | LayerMaps | Comparison, path: PathLike) -> Path:
     """Write a result; the file is there whole or not at all. Returns the path. Raises ResultFileError."""
     from mixlens.results import Comparison
 
-    header, tensors = _comparison(result) if isinstance(result, Comparison) else _single(result)
+    try:
+        data, tensors = _comparison(result) if isinstance(result, Comparison) else _single(result)
+        data = {**data, SUM: _digest(data, tensors)}
+        header = json.dumps(data, sort_keys=True)
+    except RecursionError:
+        raise ResultFileError(
+            f"expected options and meta of a few lists in lists, got some that are nested too deep for {path}"
+        ) from None
     with replacing(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata={KEY: json.dumps(header, sort_keys=True)})
+            save_file(tensors, temporary, metadata={KEY: header})
         except SafetensorError as error:
             raise OSError(_line(error)) from error
     return Path(path)
@@ -87,7 +88,11 @@ def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, 
 def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
     """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
     path = Path(path)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise ResultFileError(f"expected a result file, got {str(path)!r:.80} ({_line(error)})") from error
+    if not there:
         if path.is_dir():
             raise _no_result(path, "a folder")
         raise ResultFileError(f"expected a result file, got no such file: {path}; write one with .save(path)")
@@ -102,13 +107,12 @@ def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
         raise _no_result(path, "another kind of file")
     try:
         with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get(KEY)
+            metadata = file.metadata() or {}
             known = [name for name in file.keys() if name.rpartition(".")[2] in _TENSORS]  # noqa: SIM118
             tensors = {name: file.get_tensor(name).clone() for name in known}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ResultFileError(
-            f"expected a whole result file, got a damaged one: {path} ({_line(error)}); save it again"
-        ) from error
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise _damaged(path, _line(error)) from error
+    header = metadata.get(KEY)
     if header is None:
         raise ResultFileError(
             f"expected a result file of mixlens, got other safetensors (weights?): {path}; "
@@ -116,24 +120,44 @@ def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
         )
     try:
         data = json.loads(header)
+        check(data, dict[str, Any], "the header")
         version = data["format"]
-        if isinstance(version, int) and version <= VERSION:
+        check(version, int, "the format")
+        if version <= VERSION:
+            if more := sorted(set(data) - _KEYS):
+                raise ValueError(f"nothing is known of {more[0]!r}")
+            digest = _digest({k: v for k, v in data.items() if k != SUM}, tensors)
+            if data.get(SUM, digest) != digest:  # older files have none
+                raise ValueError("its checksum is not that of what it holds")
             return _whole(data, tensors) if data["kind"] == "Comparison" else _build(data, tensors)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultFileError(
-            f"expected a whole result file, got a damaged one: {path} ({_line(error)}); save it again"
-        ) from error
+    except RecursionError as error:
+        raise _damaged(path, "RecursionError: nested too deep") from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise _damaged(path, _line(error)) from error
     raise ResultFileError(
         f"expected a result file of format {VERSION} or older, got format {version}: {path}; "
         "it is from a newer mixlens: pip install --upgrade mixlens"
     )
 
 
+def _damaged(path: Path, why: str) -> ResultFileError:
+    return ResultFileError(f"expected a whole result file, got a damaged one: {path} ({why}); save it again")
+
+
+def _digest(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
+    """Of all that a file holds."""
+    sha = hashlib.sha256(json.dumps(data, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)  # numpy knows no bfloat16
+    return sha.hexdigest()
+
+
 def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
     """A result as plain data that JSON can hold: keys as in `to_dict`, scores as (nested) lists.
 
-    `words` is None where there are no offsets. Tuples become lists, tensors among the options their summary (see this
-    module's docstring), infinities and NaN among the meta strings, since JSON knows none.
+    `words` is None where there are no offsets. Tuples become lists, tensors among the options their summary (see
+    `packing`), infinities and NaN among the meta strings, since JSON knows none.
     """
     source = result.source
     out: dict[str, Any] = {
@@ -178,7 +202,12 @@ def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Comp
     if not parts["attributions"]:
         raise ValueError("no attributions")
     numbers = {name: Faithfulness(**_unpack(values)) for name, values in data["faithfulness"].items()}
-    return Comparison(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
+    found = Comparison(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
+    check(found, Comparison, "it")
+    for name in (*numbers, *parts["maps"]):
+        if name not in parts["attributions"]:
+            raise ValueError(f"no attribution of {name!r}")
+    return found
 
 
 def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribution | LayerMaps:
@@ -190,85 +219,34 @@ def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribu
         raise ValueError("no scores")
     source: dict[str, Any] = {k: _tuples(v) if isinstance(v, list) else v for k, v in data["source"].items()}
     source["inputs"] = {k: tuple(v) for k, v in source["inputs"].items()}
-    tokens = Tokens(**source)
-    if tensors["scores"].shape[-1] != len(tokens):
-        raise ValueError(f"{tensors['scores'].shape[-1]} scores for {len(tokens)} tokens")
-    return kind(source=tokens, **values, **tensors)
+    found = kind(source=Tokens(**source), **values, **tensors)
+    check(found, kind, "it")
+    _fits(found)
+    return found
 
 
-def _pack(value: Any) -> Any:
-    """A value as JSON that `_unpack` can turn back."""
-    if isinstance(value, Target):
-        return {"target": {k: _pack(v) for k, v in asdict(value).items()}}
-    if isinstance(value, tuple):
-        return {"tuple": [_pack(v) for v in value]}
-    if isinstance(value, list):
-        return [_pack(v) for v in value]
-    if isinstance(value, Mapping):
-        if all(isinstance(k, str) and k not in _TAGS for k in value):
-            return {k: _pack(v) for k, v in value.items()}
-        return {"dict": [[_pack(k), _pack(v)] for k, v in value.items()]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(float(value))}
-    return _leaf(value)
-
-
-def _unpack(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_unpack(v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if "target" in value:
-        return Target(**{k: _unpack(v) for k, v in value["target"].items()})
-    if "tuple" in value:
-        return tuple(_unpack(v) for v in value["tuple"])
-    if "dict" in value:
-        return {_unpack(k): _unpack(v) for k, v in value["dict"]}
-    if "float" in value:
-        return float(value["float"])
-    if "name" in value:
-        return value["name"]
-    return value if "tensor" in value else {k: _unpack(v) for k, v in value.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Target):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted((_plain(v) for v in value), key=repr)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(float(value))
-    leaf = _leaf(value)
-    return leaf["name"] if isinstance(leaf, dict) and "name" in leaf else leaf
-
-
-def _leaf(value: Any) -> Any:
-    """What stands for itself in JSON, a summary of a tensor, or the name of something else; the same in every run."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, (int, float)):
-        return value + 0  # of a subclass the number alone
-    if isinstance(value, np.generic):
-        return _pack(value.item())
-    if isinstance(value, torch.Tensor):
-        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()  # numpy knows no bfloat16
-        return _summary(value.shape, str(value.dtype).removeprefix("torch."), flat.tobytes())
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return _summary(value.shape, str(value.dtype), value.tobytes())
-    if isinstance(value, (torch.dtype, torch.device, Path)):
-        return {"name": str(value)}
-    if isinstance(value, (set, frozenset)):
-        return {"tuple": sorted((_pack(v) for v in value), key=repr)}
-    of = value if hasattr(value, "__qualname__") else type(value)  # not its repr: that may hold an address
-    return {"name": f"{of.__module__}.{of.__qualname__}"}
-
-
-def _summary(shape: Sequence[int], dtype: str, content: bytes) -> dict[str, Any]:
-    return {"tensor": list(shape), "dtype": dtype, "sha256": hashlib.sha256(content).hexdigest()}
+def _fits(found: Attribution | LayerMaps) -> None:
+    """Raises ValueError where lengths and places do not go together."""
+    source = found.source
+    count = len(source)
+    rows = {"pieces": source.pieces, "special": source.special, "spans": source.spans, "groups": source.groups}
+    for name, row in (*rows.items(), *source.inputs.items()):
+        if row is not None and len(row) != count:
+            raise ValueError(f"{len(row)} {name} for {count} tokens")
+    for segment, start, end in filter(None, source.spans or ()):
+        if not 0 <= segment < len(source.text) or not 0 <= start <= end <= len(source.text[segment]):
+            raise ValueError(f"a token at characters {start} to {end} of text {segment}, which are not there")
+    wanted = (3, 4) if hasattr(found, "aggregation") else (1,)
+    for name, numbers, ranks in (("scores", found.scores, wanted), ("layers", getattr(found, "layers", None), (2,))):
+        if not isinstance(numbers, torch.Tensor):
+            continue
+        if numbers.ndim not in ranks or not numbers.is_floating_point():
+            raise ValueError(f"{name} of {numbers.ndim} axes and type {numbers.dtype}")
+        if numbers.shape[-1] != count:
+            raise ValueError(f"{numbers.shape[-1]} {name} for {count} tokens")
+    queries = getattr(found, "queries", None)
+    if queries is not None and len(queries) != found.scores.shape[-2]:
+        raise ValueError(f"{found.scores.shape[-2]} query rows, and the numbers of {len(queries)}")
 
 
 def _tuples(value: Sequence[Any]) -> tuple[Any, ...]:

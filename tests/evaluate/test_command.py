@@ -61,6 +61,14 @@ def test_a_second_model_and_the_resamples_reach_the_run(
     assert (asked["second"], asked["resamples"]) == (lens, 30)
 
 
+def test_an_encoding_reaches_the_file(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_bytes("text;label\ngood café film;1.0\n".encode("latin-1"))
+    words = ("--methods", "alti", "--measures", "special_rank", "--target", "label")
+    assert "pass its --encoding ('latin-1'" in cli(*words).stderr
+    done = cli(*words, "--encoding", "latin-1")
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 def test_hints_name_the_flags(cli: Callable[..., Any], asked: dict[str, Any]) -> None:
     hint = "seen; pass --second, or --out x (--limit), layers=None, --truncate, --resamples 2000"
     assert cli("--measures", "aopc").stderr == f"error: {hint}\n"

@@ -92,6 +92,35 @@ def test_intervals_may_be_made_anew(lens: mixlens.Lens, tmp_path: Path) -> None:
     assert one.rows[0].low > two.rows[0].low  # type: ignore[operator]
 
 
+def test_a_finished_run_takes_another_seed(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the bootstrap, as the documentation says: the random scores are there and stay."""
+    how = {**HOW, "measures": ["spearman:random", "aopc"], "methods": ["alti", "saliency", "random"]}
+    one = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **how)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.suffix != ".csv"}
+    monkeypatch.setattr(run, "records", None)
+    two = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", seed=1, **how)
+    assert [(r.mean, r.null) for r in one] == [(r.mean, r.null) for r in two]
+    assert [(r.low, r.high) for r in one] != [(r.low, r.high) for r in two]
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.suffix != ".csv"} == before
+    assert mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **how).rows == one.rows  # and back
+
+
+def test_an_unfinished_run_goes_on_with_its_own_seed(
+    lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "CHUNK", 2)
+
+    def stop(done: int, total: int | None) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", progress=stop, **HOW)
+    with pytest.raises(RunChanged, match=r"methods\.random\.options\.seed was 0, is 1"):
+        mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", seed=1, **HOW)
+    assert len(mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW).values("aopc", "alti")) == len(TEXTS)
+
+
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "methods": ({"methods": ["alti", "attcat"]}, "methods.attcat"),
     "measures": ({"measures": ["spearman"]}, "measures.aopc"),
@@ -99,7 +128,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "option": ({"options": {"alti": {"p": 2}}}, "methods.alti.options.p was null, is 2"),
     "measure's option": ({"options": {"aopc": {"replace": "pad"}}}, 'replace was "delete", is "pad"'),
     "target": ({"target": "positive"}, 'target was null, is "positive"'),
-    "seed": ({"seed": 1}, "methods.random.options.seed was 0, is 1"),
+    "random's seed": ({"options": {"random": {"seed": 1}}}, "methods.random.options.seed was 0, is 1"),
     "batch_size": ({"batch_size": 3}, "batch_size was 32, is 3"),
     "limit": ({"limit": 2}, "limit was null, is 2"),
     "layers": ({"layers": "each"}, 'layers was null, is "each"'),

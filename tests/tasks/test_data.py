@@ -188,9 +188,9 @@ def test_what_is_no_data(tmp_path: Path) -> None:
         source(tmp_path / "none.jsonl")
     with pytest.raises(DataError, match="got the folder"):
         source(tmp_path)
-    (tmp_path / "d.txt").write_text("a")
-    with pytest.raises(DataError, match=r"ends in \.jsonl, \.json, \.csv, \.tsv, \.parquet"):
-        source(tmp_path / "d.txt")
+    (tmp_path / "d.xml").write_text("a")
+    with pytest.raises(DataError, match=r"ends in \.jsonl, \.json, \.csv, \.tsv, \.txt, \.parquet"):
+        source(tmp_path / "d.xml")
     for thing in (3, {"text": "a"}, b"a"):
         with pytest.raises(DataError, match="put one text in a list"):
             source(thing)

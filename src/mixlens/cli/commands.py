@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,10 +26,11 @@ from mixlens.cli.inputs import (
     texts_of,
 )
 from mixlens.cli.output import check_tables, deliver, facts_of, facts_pages, facts_tables, show
-from mixlens.cli.running import load, progress, reported
+from mixlens.cli.running import Verbs, load, lost, progress, reported
 from mixlens.files import parquet as arrow
 
 app = typer.Typer(
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,7 +57,21 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the rest
-    app(prog_name="mixlens")
+    code: Any = 0
+    try:
+        app(prog_name="mixlens")
+    except SystemExit as done:
+        code = done.code
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        code = lost(error)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = code or lost(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would be tried once more at exit
+    raise SystemExit(code)
 
 
 def _version(asked: bool) -> bool:
@@ -73,7 +89,9 @@ def _root(
 
 @app.command()
 def explain(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="One or several texts, each in quotes.")],
+    texts: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="A text or several, each in quotes; -: standard input.")
+    ],
     model: Model = None,
     method: Method = None,
     target: What = None,
@@ -110,7 +128,7 @@ def explain(
 
 @app.command()
 def compare(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes; - is standard input.")],
     model: Model = None,
     method: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A method, repeatable; default: all that are defined.")
@@ -165,7 +183,7 @@ def compare(
 
 @app.command("map")
 def map_(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, in quotes; - is standard input.")],
     model: Model = None,
     method: Method = None,
     pair: Pair = None,

@@ -11,9 +11,9 @@ import typer
 
 import mixlens
 from mixlens.cli.arguments import Csv, Debug, Html, Latex, Model, Parquet, Picture, Truncate
-from mixlens.cli.inputs import check_files, check_folders, drawn, one_of, picture, value_of
+from mixlens.cli.inputs import check_files, check_folders, drawn, folder, one_of, picture, value_of
 from mixlens.cli.output import show, write_all
-from mixlens.cli.running import load, note, progress, reported
+from mixlens.cli.running import goes_on, load, note, progress, reported
 from mixlens.errors import DataError
 from mixlens.files import parquet as arrow
 
@@ -26,7 +26,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A .jsonl, .csv, .tsv, .json or .parquet file or a hub name; default: 40 bundled sentences.",
+            help="A .jsonl, .csv, .tsv, .json, .txt or .parquet file or a hub name; default: 40 bundled sentences.",
         ),
     ] = None,
     model: Model = None,
@@ -36,6 +36,10 @@ def evaluate(
     ] = "classification",
     field: Annotated[
         list[str] | None, typer.Option(metavar="FIELD=COLUMN", help="Which column of the file is which field.")
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a text file; default: its BOM's, or UTF-8."),
     ] = None,
     methods: Annotated[str | None, typer.Option(metavar="A,B", help=f"{_LISTS} See `mixlens methods`.")] = None,
     measures: Annotated[
@@ -53,7 +57,8 @@ def evaluate(
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first N rows alone.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep results here as they come, and go on from them.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=folder, help="Keep results here as they come, and go on from them."),
     ] = None,
     batch_size: Annotated[int, typer.Option(metavar="N", min=1)] = 32,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random scores and of the bootstrap.")] = 0,
@@ -94,7 +99,7 @@ def evaluate(
         kind_of_task = mixlens.task(task, **columns)
         if parquet is not None:
             arrow()
-        with progress("loading the model", counted=True) as line:
+        with goes_on(out), progress("loading the model", counted=True) as line:
             lens = load(model)
             if second is not None:
                 line.stage("loading the second model")
@@ -117,6 +122,7 @@ def evaluate(
                 yardsticks,
                 out,
                 task=kind_of_task,
+                encoding=encoding,
                 target=target,
                 limit=limit,
                 truncate=truncate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,51 @@ from typing import Any
 import typer
 
 import mixlens
+from mixlens.cli.running import note
 
+STDIN = "-"
+TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
 NOT_OPTIONS = ("method", "target", "truncate", "progress")
 
 
 def texts_of(texts: Sequence[str], pair: str | None) -> Any:
-    """One text, a pair, or a list of texts."""
+    """One text, a pair, or a list of texts; `-` is what standard input holds. A line says where one names a file."""
     if pair is not None and len(texts) != 1:
         raise typer.BadParameter(f"--pair goes with one TEXT, got {len(texts)}; is the text in quotes?")
+    if [*texts, pair].count(STDIN) > 1:
+        raise typer.BadParameter("'-' is standard input, which can be read once; give one TEXT as '-'")
+    for text in (*texts, *([] if pair is None else [pair])):
+        _say_if_file(text)
+    texts, pair = [_read(text) for text in texts], pair if pair is None else _read(pair)
     return (texts[0], pair) if pair is not None else texts[0] if len(texts) == 1 else list(texts)
+
+
+def _read(text: str) -> str:
+    """The text; for `-` all of standard input, without the last line's end."""
+    if text != STDIN:
+        return text
+    try:
+        found = typer.get_binary_stream("stdin").read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(
+            f"standard input is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
+        ) from None
+    return found.removesuffix("\n").removesuffix("\r")
+
+
+def _say_if_file(text: str) -> None:
+    try:
+        there = Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name
+        return
+    if there:
+        name = shlex.quote(text)
+        table = Path(text.lower().removesuffix(".gz")).suffix in TABLES
+        rows = f"; for its rows: mixlens evaluate --data {name}" if table else ""
+        note(
+            f"warning: {text!r} is explained as a text, and is the name of a file; for what is in it: - < {name}{rows}"
+        )
 
 
 def target_of(what: str | None, foil: str | None) -> mixlens.Target | None:
@@ -74,6 +110,15 @@ def value_of(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise typer.BadParameter(f"--option takes a value of a few lists in lists, got '{text[:40]}...'") from None
+
+
+def folder(text: str) -> Path:
+    """The path of a folder; an empty one would mean the one that one stands in."""
+    if not text:
+        raise typer.BadParameter("expected the path of a folder, got an empty one; name it, '.' being this one")
+    return Path(text)
 
 
 def picture(path: Path | None) -> Path | None:
@@ -86,7 +131,15 @@ def picture(path: Path | None) -> Path | None:
 def check_folders(*paths: Path | None) -> None:
     """Before the work, not after it."""
     for path in paths:
-        if path is not None and not path.absolute().parent.is_dir():
+        if path is None:
+            continue
+        try:
+            path.stat()
+        except (FileNotFoundError, PermissionError):
+            pass
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(f"no file can have the name '{path}': {error}") from None
+        if not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"the folder of '{path}' does not exist; make it first")
 
 

@@ -12,6 +12,7 @@ import typer
 
 from mixlens.cli.running import note, progress
 from mixlens.errors import UnknownMethod, did_you_mean
+from mixlens.escape import STEERS
 from mixlens.files import write_text
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
     for path in written:
         note(f"wrote {path}")
     for other in failed[:-1]:
-        note(f"error: {' '.join(str(other).split())}")
+        note(f"error: {other}")
     if failed:
         raise failed[-1]
 
@@ -73,18 +74,21 @@ def _document(results: Any) -> str:
 
 
 def _json(data: dict[str, Any]) -> str:
-    """A line a key: short enough to look at, and plain JSON."""
+    """A line a key: short enough to look at, and plain JSON; what steers a terminal is spelled in ASCII."""
     lines = (f'"{key}": {json.dumps(value, ensure_ascii=False, allow_nan=False)}' for key, value in data.items())
-    return "{" + ",\n ".join(lines) + "}"
+    text = "{" + ",\n ".join(lines) + "}"
+    return STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def show(*things: Any) -> None:
     """Print results, tables or lines to standard output."""
     from rich.console import Console
 
+    from mixlens.view.terminal import Visible
+
     console = Console()
     for thing in things:
-        console.print(thing)
+        console.print(Visible(thing))
 
 
 def check_tables(report: Check) -> Iterator[Table | Text]:

@@ -8,15 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from mixlens.cli.arguments import Debug
-from mixlens.cli.running import note, progress, reported
+from mixlens.cli.inputs import folder
+from mixlens.cli.running import goes_on, note, progress, reported, say
 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Without a name: the list.")] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the data files.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go; a killed run goes on there.")] = Path(
-        "reproduction"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", parser=folder, help="Where results go and a killed run goes on.")
+    ] = Path("reproduction"),
     model: Annotated[
         list[str] | None, typer.Option(metavar="[ROLE=]MODEL", help="Another model, for one role or for all.")
     ] = None,
@@ -36,7 +37,7 @@ def reproduce(
 
         if name is None:
             for key, what in REPRODUCTIONS.items():
-                typer.echo(f"{key:18} {what.cite}: {what.title}")
+                say(f"{key:18} {what.cite}: {what.title}")
             return
         models = dict(_named(one) for one in model or [])
         with progress(name, counted=True) as line:
@@ -49,8 +50,9 @@ def reproduce(
                 line.report(done, total)
 
             how: dict[str, Any] = {"data": data, "limit": limit, "models": models, "costly": costly}
-            page = run(name, out, **how, device=device, batch_size=batch_size, progress=report)
-        typer.echo(page.read_text(encoding="utf-8"))
+            with goes_on(out):
+                page = run(name, out, **how, device=device, batch_size=batch_size, progress=report)
+        say(page.read_text(encoding="utf-8"))
         note(f"written: {page.parent}")
 
 

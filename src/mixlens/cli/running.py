@@ -8,12 +8,15 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperGroup
 
 import mixlens
+from mixlens.escape import one_line, visible
 
 if TYPE_CHECKING:
     from mixlens.lens import Lens
@@ -24,14 +27,64 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"/-])(batch_size|kind|layers|level|limit|maps|measures?|methods?|model|out|reference|resamples|row|second"
+    r"(?<![\w.'\"/-])(batch_size|encoding|kind|layers|level|limit|maps|measures?|methods?|model|out|reference|resamples|row|second"
     r"|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
 
 
 def note(line: str) -> None:
-    """A line on standard error."""
-    typer.echo(line, err=True)
+    """A line on standard error, where what comes from outside steers no terminal."""
+    with suppress(OSError):  # nobody is there to be told
+        typer.echo(one_line(line), err=True)
+
+
+def say(text: str) -> None:
+    """Lines on standard output, likewise."""
+    typer.echo(visible(text))
+
+
+def lost(error: OSError) -> int:
+    """What could not be printed, on one line, and the exit code; a reader that has seen enough is none."""
+    if not isinstance(error, BrokenPipeError):
+        note(f"error: expected to write to standard output, got: {error.strerror or error}")
+    return 1
+
+
+class Verbs(TyperGroup):
+    """The verbs; what was typed wrongly is shown by signs where it would steer the terminal."""
+
+    def make_context(self, *args: Any, **how: Any) -> Any:
+        """The context of a call."""
+        with _shown():
+            return super().make_context(*args, **how)
+
+    def invoke(self, *args: Any, **how: Any) -> Any:
+        """Run the verb."""
+        with _shown():
+            return super().invoke(*args, **how)
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error
+            error.message = visible(getattr(error, "message", ""))  # type: ignore[attr-defined]
+        raise
+
+
+@contextmanager
+def goes_on(out: Path | None) -> Iterator[None]:
+    """Ctrl-C: what becomes of a run whose folder is `out`, on one line, and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if out is None:
+            note("interrupted; nothing is kept without --out DIR, with which the same command goes on")
+        else:
+            note(f"interrupted; the same command goes on from what is in {out}")
+        raise typer.Exit(130) from None
 
 
 def load(model: str | None) -> Lens:
@@ -66,17 +119,17 @@ def reported(debug: bool) -> Iterator[None]:
     """Any error becomes one line on standard error and exit code 1; `debug` lets the traceback through."""
     try:
         yield
-    except BrokenPipeError:  # the reader has seen enough
+    except (BrokenPipeError, typer.Exit):  # the reader has seen enough; it is said already
         raise
     except (mixlens.errors.MixlensError, OSError) as error:
         if debug:
             raise
-        note("error: " + with_flags(" ".join(str(error).split())))
+        note(f"error: {with_flags(str(error))}")
         raise typer.Exit(1) from None
     except Exception as error:
         if debug:
             raise
-        note(f"error: unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows where)")
+        note(f"error: unexpected {type(error).__name__}: {error} (--debug shows where)")
         raise typer.Exit(1) from None
 
 

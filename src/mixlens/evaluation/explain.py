@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from mixlens.attribute import Gradient, Path, Target
-from mixlens.attribute.readout import Answer, Reading, answer, check_target, reading
+from mixlens.attribute.readout import Answer, Head, Reading, answer, check_target, reading
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
 from mixlens.evaluation.plan import Job
@@ -20,6 +20,7 @@ from mixlens.runners import attributions, together
 from mixlens.runners.removal import log_probability
 from mixlens.runners.request import request
 from mixlens.tasks import Example, token_mask
+from mixlens.tasks.labels import gold
 
 Scores = Mapping[int | None, NDArray[np.float64]]  # layer (None: the whole model) -> (token,)
 T = TypeVar("T")
@@ -79,7 +80,7 @@ def each(run: Callable[[list[int]], list[T]], count: int) -> list[T | Failure]:
     return out
 
 
-def target_of(example: Example, tokens: Tokens, asked: Any, task: str) -> Target:
+def target_of(example: Example, tokens: Tokens, asked: Any, head: Head) -> Target:
     """What is explained about an example. Raises DataError, TargetError.
 
     An agreement example asks for its target rather than its foil; `asked="label"` for the gold label (the answer's
@@ -89,12 +90,12 @@ def target_of(example: Example, tokens: Tokens, asked: Any, task: str) -> Target
         return Target(example.target, foil=example.foil)
     if not (isinstance(asked, str) and asked == "label"):
         return check_target(asked)
-    if example.answer is not None and task == "question":
+    if example.answer is not None and head.task == "question":
         inside = np.flatnonzero(token_mask(tokens, [example.answer], segment=len(tokens.text) - 1))
         return Target(position=(int(inside[0]), int(inside[-1])))
     if example.label is None:
         raise DataError(f"expected a gold label for target='label', example {example.id!r} has none")
-    return Target(example.label)
+    return Target(gold(example.label, head.labels.values()))
 
 
 def items(
@@ -104,7 +105,7 @@ def items(
 
     def run(members: list[int]) -> list[Item]:
         chosen = [examples[i] for i in members]
-        reads = [reading(lens.head, t, target_of(e, t, asked, lens.head.task)) for _, e, t in chosen]
+        reads = [reading(lens.head, t, target_of(e, t, asked, lens.head)) for _, e, t in chosen]
         texts = [t for _, _, t in chosen]
         head = all(read.answered for read in reads)
         passes = lens.through(texts, None, batch_size=batch_size, answers=[r.at for r in reads] if head else None)

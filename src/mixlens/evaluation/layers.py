@@ -17,7 +17,7 @@ from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import MODEL
 from mixlens.evaluation.table import Row
 from mixlens.evaluation.vectors import unpacked
-from mixlens.files import replacing, write_text
+from mixlens.files import allocate, replacing, write_text
 from mixlens.measure import MEASURES, Corpus
 from mixlens.measure.kinds import Spread
 
@@ -105,6 +105,7 @@ def _gathered(folder: Path, name: str, number: int, layers: int) -> tuple[NDArra
             if array is None:
                 shape = (layers, len(there), one.shape[1])
                 array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+                allocate(temporary)
             array[:, places[line["i"]]] = one
             others[places[line["i"]]] = kept["n"] if "n" in kept else kept["y"]
         if array is None:

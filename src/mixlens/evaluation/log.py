@@ -20,9 +20,10 @@ from typing import Any
 from mixlens.errors import ResultFileError, RunChanged
 from mixlens.evaluation.chunk import Record
 from mixlens.evaluation.facts import refuse_changes
-from mixlens.files import write_text
+from mixlens.files import write_text, writing
 
 MANIFEST, RESULTS = "manifest.json", "results.jsonl"
+END = -1  # the window of the mark that closes the run
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Mark:
     lines: str = ""
 
 
+_MARK = {"window": int, "chunk": int, "last": bool, "rows": int, "hash": str, "lines": str}
+
+
 class Log:
     """The open folder. One process at a time; the lock goes with the process, however it ends.
 
@@ -52,14 +56,15 @@ class Log:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.file: BufferedWriter = open(folder / RESULTS, "ab")  # noqa: SIM115
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             raise ResultFileError(f"expected a folder to write to, got: {error}; check rights and space") from error
         try:
-            _lock(self.file, folder)
-            self._settle(once or {})
-            self.marks = self._recover()
+            with writing(folder):
+                _lock(self.file, folder)
+                self._settle(once or {})
+                self.marks = self._recover()
         except BaseException:
-            self.file.close()
+            self.close()
             raise
 
     def _settle(self, once: Mapping[str, Any]) -> None:
@@ -67,7 +72,9 @@ class Log:
         if path.exists() and os.path.getsize(self.folder / RESULTS):  # nothing was found yet: nothing to mix
             try:
                 before = json.loads(path.read_text("utf-8"))
-            except ValueError:
+                if not isinstance(before, dict):
+                    raise ValueError
+            except (ValueError, RecursionError):
                 raise RunChanged(f"{path} is no manifest of a run; give the run another folder (out=)") from None
             now = {name: value for name, value in self.manifest.items() if name not in once}
             self.manifest = {**now, **{name: before[name] for name in once if name in before}}
@@ -89,6 +96,8 @@ class Log:
                     continue
                 with _intact(self.folder):
                     mark = Mark(**json.loads(line)["end"])
+                    if any(type(getattr(mark, name)) is not kind for name, kind in _MARK.items()):
+                        raise ValueError
                 if mark.lines != chunk.hexdigest():
                     raise damaged(self.folder)
                 marks.append(mark)
@@ -99,27 +108,53 @@ class Log:
         return marks
 
     def append(self, records: Sequence[Record], mark: Mark) -> None:
-        """A chunk's results, on the disk when this returns."""
+        """A chunk's results, on the disk when this returns. Raises ResultFileError."""
         results = "".join(_line(record) + "\n" for record in records).encode()
         closed = replace(mark, lines=hashlib.sha256(results).hexdigest())
-        self.file.write(results + json.dumps({"end": vars(closed)}).encode() + b"\n")
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        try:
+            self.file.write(results + json.dumps({"end": vars(closed)}).encode() + b"\n")
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            raise ResultFileError(
+                f"expected to write {self.folder / RESULTS}, got: {error.strerror or error}; make space, then the same "
+                "call goes on from what is there"
+            ) from error
 
     def close(self) -> None:
         """Let the folder go."""
-        self.file.close()
+        with suppress(OSError):  # what could not be written, once more: it is said already, and cut off later
+            self.file.close()
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a run that has come to its end; None where there is none such."""
+    try:
+        with open(folder / RESULTS, "rb") as file:
+            file.seek(max(0, os.path.getsize(folder / RESULTS) - 4096))
+            last = json.loads(file.read().splitlines()[-1])
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        ended = last["end"]["window"] == END
+    except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError):
+        return None  # `Log` says what is wrong
+    return manifest if ended and isinstance(manifest, dict) else None
 
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:
     """The examples' lines of a finished or unfinished run, in the order of evaluation; unclosed chunks left out."""
     held: list[dict[str, Any]] = []
-    with open(folder / RESULTS, "rb") as file:
+    try:
+        results = open(folder / RESULTS, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise ResultFileError(f"expected the results of a run in {folder}, got: {error}; is it still there?") from error
+    with results as file:
         for line in file:
             if not line.endswith(b"}\n"):
                 return
             with _intact(folder):
                 one = json.loads(line)
+                if not isinstance(one, dict):
+                    raise ValueError
                 known = "end" in one or ("i" in one and ("v" in one or "error" in one))
             if not known:
                 raise damaged(folder)
@@ -135,7 +170,7 @@ def _intact(folder: Path) -> Iterator[None]:
     """Raises ResultFileError where a closed line is no longer what was written."""
     try:
         yield
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise damaged(folder) from None
 
 

@@ -25,12 +25,13 @@ from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
-from mixlens.evaluation.log import Log, Mark
-from mixlens.evaluation.plan import Asked, Plan, Yardstick, make
+from mixlens.evaluation.log import END, Log, Mark, finished
+from mixlens.evaluation.plan import NULL, Asked, Plan, Yardstick, make
 from mixlens.evaluation.refusals import refuse_fields, refuse_target
 from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
+from mixlens.files import folder_of, writing
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
 from mixlens.runners.budget import bytes_of
@@ -43,7 +44,6 @@ SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses s
 _SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 _NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
-END = -1  # the window of the mark that closes the run
 MEASURES = ("spearman", "aopc")
 
 Progress = Callable[[int, "int | None"], None]
@@ -58,6 +58,7 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     *,
     task: str | Task = "classification",
+    encoding: str | None = None,
     target: Any = None,
     reference: str = "saliency",
     layers: str | None = None,
@@ -74,17 +75,18 @@ def evaluate(
 ) -> Table:
     """Which of the methods is to be believed, by these measures, over a data set?
 
-    `data`: a path (.jsonl, .csv, .tsv, .json, .parquet), a hub name, a `datasets.Dataset`, a table (pandas, polars,
-    Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default. `methods`,
-    `measures`: names, or (label, name, options); six methods by default, none where the measures look at the model
-    alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder that
-    keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
-    `TASKS` or what `mixlens.task(...)` gives. `target`: what is explained, for all texts alike; "label" is each text's
-    gold label, None the prediction. `layers`: "each" measures every layer's own map (or the gradient at its input) too,
-    "upto" the aggregate up to it. `second`: a lens on another model, for `consistency`. `memory`: bytes or "2GB" to
-    stay inside; None: what is free as the run begins, and batches are made for that however often the run goes on.
-    `options`: method or measure -> its options. `level`, `resamples`: of the bootstrap intervals.
-    `progress(examples done, in all or None)`, first of those that were there already.
+    `data`: a path (.jsonl, .csv, .tsv, .json, .txt, .parquet), a hub name, a `datasets.Dataset`, a table (pandas,
+    polars, Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default.
+    `methods`, `measures`: names, or (label, name, options); six methods by default, none where the measures look at the
+    model alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder
+    that keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
+    `TASKS` or what `mixlens.task(...)` gives. `encoding`: of a text file; None: by its byte order mark, else UTF-8.
+    `target`: what is explained, for all texts alike; "label" is each text's gold label, None the prediction. `layers`:
+    "each" measures every layer's own map (or the gradient at its input) too, "upto" the aggregate up to it. `second`: a
+    lens on another model, for `consistency`. `memory`: bytes or "2GB" to stay inside; None: what is free as the run
+    begins, and batches are made for that however often the run goes on. `options`: method or measure -> its options.
+    `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of those that
+    were there already.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
@@ -92,18 +94,20 @@ def evaluate(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise UnknownOption(f"expected limit of 1 or more, or None, got {limit!r}")
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
+    kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
     options = {k: dict(v) for k, v in (options or {}).items()}
-    plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=seed, second=second)
+    drawn = _drawn(kept, seed)
+    plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=drawn, second=second)
     refuse_target(lens, target)
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
-    rows = _named(source(data), kind, lens, target)
+    rows = _named(source(data, encoding), kind, lens, target)
     budget = bytes_of(memory, lens.model.device)
     setting = Setting(lens, plan, target, batch_size, budget, second)
     asked = {} if memory is None else {"memory": budget}
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers, **asked})
-    folder = Path(mkdtemp(prefix="mixlens-") if out is None else out)
+    folder = kept or _temporary()
     try:
         log = Log(folder, manifest, once={} if asked else {"memory": budget})
         try:
@@ -119,6 +123,20 @@ def evaluate(
     if out is None:
         finalize(table, rmtree, folder, ignore_errors=True)  # gone with the table
     return table
+
+
+def _drawn(folder: Path | None, seed: int) -> int:
+    """The seed of the random scores: that of a finished run, whose scores are there and of which no more are drawn."""
+    try:
+        there = (finished(folder) or {})["methods"][NULL]["options"]["seed"] if folder is not None else seed
+    except (KeyError, TypeError):
+        return seed
+    return there if type(there) is int and type(seed) is int and seed >= 0 else seed
+
+
+def _temporary() -> Path:
+    with writing("a temporary folder"):
+        return Path(mkdtemp(prefix="mixlens-"))
 
 
 def _named(rows: Source, kind: Task, lens: Any, target: Any) -> Source:

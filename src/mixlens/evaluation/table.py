@@ -215,9 +215,9 @@ class Table:
         return evaluation.fragment(self)
 
     def __rich__(self) -> Any:
-        from mixlens.view import evaluation
+        from mixlens.view import evaluation, terminal
 
-        return evaluation.Shown(self)
+        return terminal.Visible(evaluation.Shown(self))
 
     def __str__(self) -> str:
         from mixlens.view import terminal

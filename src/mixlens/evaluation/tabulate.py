@@ -15,7 +15,7 @@ from mixlens.evaluation.layers import corpus_rows
 from mixlens.evaluation.log import MANIFEST, damaged, lines
 from mixlens.evaluation.plan import NULL
 from mixlens.evaluation.table import Row, Table
-from mixlens.files import replacing
+from mixlens.files import allocate, replacing
 from mixlens.measure.statistics import paired, summarise
 
 CSV, VALUES = "table.csv", "values.npy"
@@ -25,7 +25,7 @@ def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: 
     """The table of a run's folder; also written to table.csv there. Raises ResultFileError."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ResultFileError(f"expected the folder of a run, got {folder}: {error}") from None
     array, errors = _gather(folder, manifest)
     table = Table((), manifest, folder, level, resamples, seed, array)
@@ -47,6 +47,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
     errors: dict[str, int] = {"": 0}
     with replacing(folder / VALUES) as temporary:
         array = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
+        allocate(temporary)
         held: list[tuple[int, Sequence[float | None]]] = []
 
         def put() -> None:

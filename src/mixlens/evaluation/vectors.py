@@ -119,7 +119,7 @@ def _labelled(lens: Any, texts: Sequence[tuple[Example, Tokens]], target: Any) -
                 f"mdl_compression needs a label, example {example.id!r} has none; name its column: "
                 "mixlens.task(..., label='COLUMN'), or --field label=COLUMN"
             )
-        row = reading(lens.head, tokens, target_of(example, tokens, target, lens.head.task)).row
+        row = reading(lens.head, tokens, target_of(example, tokens, target, lens.head)).row
         assert row is not None
         rows.append(row)
     out: list[Kept] = []

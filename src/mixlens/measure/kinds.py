@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mixlens.errors import InputError, UnknownOption, did_you_mean
 from mixlens.measure.case import Case
 from mixlens.measure.perturb import Levels, removed
-from mixlens.options import options_of
+from mixlens.options import options_of, shallow
 
 Needs = Literal["reference", "second", "classes", "curve", "cue", "rationale", "answer", "special", "corpus"]
 Replacement = Literal["delete", "pad", "mask", "unk"]
@@ -45,6 +45,8 @@ class Measure:
         for name, value in options.items():
             if name not in known:
                 raise UnknownOption(f"{self.name} has no option {name!r}{did_you_mean(name, known)}")
+            if not shallow(value):
+                raise UnknownOption(f"{self.name}: expected {name}= a value of a few lists in lists, got one too deep")
             wanted = type(known[name])
             if wanted in (bool, int) and (type(value) is not wanted or (wanted is int and value < 0)):
                 what = "True or False" if wanted is bool else "a whole number of 0 or more"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mixlens.attribute.target import Target
+from mixlens.escape import visible
 from mixlens.results.base import PathLike, Result
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Attribution(Result):
     def __rich__(self) -> Any:
         from mixlens.view import terminal
 
-        return terminal.attribution(self)
+        return terminal.Visible(terminal.attribution(self))
 
     def __str__(self) -> str:
         from mixlens.view import terminal
@@ -97,4 +98,5 @@ class Attribution(Result):
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
-        return f"Attribution({self.method}, {len(self.source)} tokens, target={self.target and self.target.label})"
+        label = self.target and self.target.label
+        return visible(f"Attribution({self.method}, {len(self.source)} tokens, target={label})")

@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mixlens.escape import visible
 from mixlens.files import csv_text, put, write_parquet
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results.attribution import Attribution
@@ -131,9 +132,9 @@ class Comparison:
         return comparison.fragment(self)
 
     def __rich__(self) -> Any:
-        from mixlens.view import comparison
+        from mixlens.view import comparison, terminal
 
-        return comparison.table(self)
+        return terminal.Visible(comparison.table(self))
 
     def __str__(self) -> str:
         from mixlens.view import terminal
@@ -141,7 +142,7 @@ class Comparison:
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
-        return f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)"
+        return visible(f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)")
 
 
 def _plain(found: Faithfulness) -> dict[str, float | None]:

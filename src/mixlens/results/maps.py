@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mixlens import aggregate
 from mixlens.errors import Undefined, UnknownOption
+from mixlens.escape import visible
 from mixlens.mixing.maps import normalize_rows
 from mixlens.results.base import PathLike, Result
 
@@ -185,8 +186,9 @@ class LayerMaps(Result):
     def __rich__(self) -> Any:
         from mixlens.view import terminal
 
-        return terminal.maps(self)
+        return terminal.Visible(terminal.maps(self))
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)
-        return f"LayerMaps({self.method}{'.' + self.aggregation if self.aggregation else ''}, scores {shape})"
+        method = ".".join(filter(None, (self.method, self.aggregation)))
+        return visible(f"LayerMaps({method}, scores {shape})")

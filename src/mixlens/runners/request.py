@@ -18,6 +18,7 @@ from mixlens.capture.batch import BatchSize
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined, UnknownMethod, UnknownOption, did_you_mean
 from mixlens.mixing import MIXING, Mixing
+from mixlens.options import shallow
 from mixlens.results import Attribution
 from mixlens.runners import budget
 from mixlens.runners.passes import Progress
@@ -122,6 +123,8 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
             has = f"its options are {', '.join(sorted(known))}" if known else "it has none"
             hint = f"; a target says it: mixlens.Target(..., {option}=...)" if option in _OF_TARGETS else ""
             raise UnknownOption(f"{name} would ignore the option {option!r}{hint}; {has}")
+        if not shallow(value):
+            raise UnknownOption(f"expected {option}= a value of a few lists in lists for {name}, got one too deep")
         wanted = _WANTED.get(type(known[option]))
         if wanted is not None and type(value) not in wanted[1]:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")

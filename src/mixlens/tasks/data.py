@@ -5,21 +5,22 @@ A row that cannot be read comes out as the error that says why, so that one of t
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mixlens.capture.text import Words
-from mixlens.errors import DataError, MissingExtra
+from mixlens.errors import DataError, MissingExtra, UnknownOption
 from mixlens.tasks import hub
 from mixlens.tasks.example import Example
+from mixlens.tasks.formats import READERS, check_encoding, encoding_of
 from mixlens.tasks.frames import frame_rows
 from mixlens.tasks.labels import Names, arrow_names, class_names
 from mixlens.tasks.table import Task
@@ -41,16 +42,21 @@ class Source:
     names: Names = field(default_factory=dict)
 
 
-def source(data: Any) -> Source:
-    """The rows in `data`: a path (.jsonl, .json, .csv, .tsv, .parquet; each also .gz but Parquet; a folder of
+def source(data: Any, encoding: str | None = None) -> Source:
+    """The rows in `data`: a path (.jsonl, .json, .csv, .tsv, .txt, .parquet; each also .gz but Parquet; a folder of
     `save_to_disk`), a hub name (`"org/name"`, `"name/config:split"`), a `datasets.Dataset`, a table of pandas, polars
-    or Arrow, or an iterable of rows, texts or Examples.
+    or Arrow, or an iterable of rows, texts or Examples. `encoding`: of a text file; None: by its byte order mark, else
+    UTF-8.
 
-    Raises DataError for what is none of these, MissingExtra.
+    Raises DataError for what is none of these, UnknownOption, MissingExtra.
     """  # fmt: skip
+    if encoding is not None:
+        check_encoding(encoding)
     if isinstance(data, (str, os.PathLike)):
-        return _named(os.fspath(data))
+        return _named(os.fspath(data), encoding)
     kind = type(data).__name__
+    if encoding is not None:
+        raise _unread(encoding, kind)
     table = frame_rows(data)
     if table is not None:
         return Source(kind, table, len(data), names=arrow_names(getattr(data, "schema", None)))
@@ -66,7 +72,24 @@ def source(data: Any) -> Source:
     count = len(data) if isinstance(data, Sized) else None
     mark = getattr(data, "_fingerprint", None)  # of a datasets.Dataset: its content and everything done to it
     names = class_names(getattr(data, "features", None))
+    data = _unformatted(data)
     return Source(kind, lambda: iter(data), count, mark if isinstance(mark, str) else None, names)
+
+
+def _unformatted(data: Any) -> Any:
+    """A data set of `datasets` whose rows are mappings of Python's own values, whatever its `set_format` says."""
+    if not hasattr(data, "with_format"):
+        return data
+    form = getattr(data, "format", None)
+    if isinstance(form, Mapping):
+        plain = form.get("type") in (None, "custom")  # a transform of one's own stays
+        return data if plain else data.with_format(None, columns=form.get("columns"))
+    streamed = getattr(getattr(data, "_formatting", None), "format_type", None)
+    return data if streamed in (None, "custom") else data.with_format(None)
+
+
+def _unread(encoding: str, what: str) -> UnknownOption:
+    return UnknownOption(f"encoding={encoding!r} would be ignored: it says how a text file is read, got {what}")
 
 
 def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
@@ -92,9 +115,12 @@ def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
 
 
 def digest(row: Any) -> bytes:
-    """A row's content as bytes, the same in every run."""
+    """A row's content as bytes, the same in every run. Raises DataError."""
     value = vars(row) if isinstance(row, Example) else str(row) if isinstance(row, Exception) else row
-    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=True).encode()
+    try:
+        return json.dumps(_plain(value), sort_keys=True, ensure_ascii=True).encode()
+    except RecursionError:
+        raise DataError("expected rows of a few lists in lists, got one that is nested too deep") from None
 
 
 def _plain(value: Any) -> Any:
@@ -109,18 +135,21 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-_READERS: dict[str, Callable[[io.TextIOWrapper], Iterator[Any]]] = {}
-
-
-def _named(name: str) -> Source:
-    if name == SAMPLE:
+def _named(name: str, encoding: str | None) -> Source:
+    if name == SAMPLE and encoding is None:
         from importlib import resources
 
         with resources.as_file(resources.files("mixlens") / "data" / "sample.jsonl") as path:
-            return _file(path)
+            return _file(path, None)
     path = Path(name)
-    if path.is_file():
-        return _file(path)
+    try:
+        there = path.is_file()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise DataError(f"expected the name of a file, got {name!r:.80} ({error})") from None
+    if there:
+        return _file(path, encoding)
+    if encoding is not None and (path.is_dir() or _kind(path) is None):
+        raise _unread(encoding, name)
     if path.is_dir() and hub.is_saved(path):
         return replace(source(hub.saved(path)), name=path.name)
     if path.is_dir():
@@ -132,34 +161,44 @@ def _named(name: str) -> Source:
 
 def _kind(path: Path) -> str | None:
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    return ending if ending in (*_READERS, "parquet") else None
+    return ending if ending in (*READERS, "parquet") else None
 
 
-def _file(path: Path) -> Source:
+def _file(path: Path, encoding: str | None) -> Source:
     kind = _kind(path)
     if kind is None:
-        known = ", ".join(f".{name}" for name in (*_READERS, "parquet"))
+        known = ", ".join(f".{name}" for name in (*READERS, "parquet"))
         raise DataError(f"expected a file that ends in {known} (or that and .gz), got {path}")
-    with open(path, "rb") as file:
-        mark = _sha256(file)
+    try:
+        with open(path, "rb") as file:
+            mark = _sha256(file)
+    except OSError as error:
+        raise DataError(f"expected a file that can be read, got: {error}; check its rights") from None
     if kind == "parquet":
+        if encoding is not None:
+            raise _unread(encoding, path.name)
         table = _parquet(path)
         names = arrow_names(table.schema_arrow)
-        return Source(path.name, lambda: _arrow_rows(table), table.metadata.num_rows, mark, names)
+        return Source(path.name, lambda: _arrow_rows(table, path), table.metadata.num_rows, mark, names)
 
-    opener: Callable[..., Any] = gzip.open if path.name.endswith(".gz") else open
+    opener: Callable[..., Any] = gzip.open if path.name.lower().endswith(".gz") else open
 
     def rows() -> Iterator[Any]:
-        with opener(path, "rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
-            yield from _READERS[kind](file)
+        with opener(path, "rb") as raw:
+            how = encoding_of(raw, encoding)
+            raw.seek(0)
+            with io.TextIOWrapper(raw, how, newline="") as file:
+                yield from READERS[kind](file)
 
     try:
         return Source(path.name, rows, sum(1 for _ in rows()), mark)
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        where = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else str(error)
         raise DataError(
-            f"expected UTF-8 in {path}, got byte {error.object[error.start]:#04x}; save it as UTF-8"
+            f"expected {encoding or 'UTF-8'} in {path}, got {where}; save it as UTF-8, or pass its encoding= "
+            "('latin-1', 'utf-16', ...)"
         ) from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"expected a whole file, got: {error}; {path} cannot be read") from None
 
 
@@ -168,49 +207,6 @@ def _sha256(file: io.BufferedReader) -> str:
     while block := file.read(1 << 20):
         sha.update(block)
     return sha.hexdigest()
-
-
-def _jsonl(file: io.TextIOWrapper) -> Iterator[Any]:
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            yield json.loads(line)
-        except ValueError as error:
-            yield DataError(f"expected JSON in line {number}, got {line.strip()[:40]!r} ({error})")
-
-
-def _json(file: io.TextIOWrapper) -> Iterator[Any]:
-    try:
-        rows = json.load(file)
-    except ValueError as error:
-        raise DataError(f"expected JSON, got: {error}; is it JSON lines? then name it .jsonl") from None
-    if not isinstance(rows, list):
-        raise DataError(f"expected a list of rows in a .json file, got {type(rows).__name__}; or write JSON lines")
-    yield from rows
-
-
-def _delimited(sign: str) -> Callable[[io.TextIOWrapper], Iterator[Any]]:
-    def rows(file: io.TextIOWrapper) -> Iterator[Any]:
-        csv.field_size_limit(1 << 30)
-        table = csv.DictReader(file, delimiter=sign, strict=True)
-        while True:
-            try:
-                row = next(table, None)
-            except csv.Error as error:
-                yield DataError(f"expected {sign!r}-separated values in line {table.line_num}, got: {error}")
-                continue
-            if row is None:
-                return
-            if None in row or None in row.values():
-                yield DataError(f"expected {len(table.fieldnames or ())} values in line {table.line_num}, got others")
-                continue
-            yield row
-
-    return rows
-
-
-_READERS |= {"jsonl": _jsonl, "json": _json, "csv": _delimited(","), "tsv": _delimited("\t")}
 
 
 def _parquet(path: Path) -> Any:
@@ -225,6 +221,12 @@ def _parquet(path: Path) -> Any:
         raise DataError(f"expected a Parquet file, got: {error} ({path})") from None
 
 
-def _arrow_rows(table: Any) -> Iterator[Any]:
-    for batch in table.iter_batches(batch_size=1024):
-        yield from batch.to_pylist()
+def _arrow_rows(table: Any, path: Path) -> Iterator[Any]:
+    import pyarrow
+
+    try:
+        for batch in table.iter_batches(batch_size=1024):
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # a page, not the footer
+        said = " ".join(str(error).split())
+        raise DataError(f"expected a whole Parquet file, got: {said}; {path} cannot be read") from None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mixlens.errors import TargetError
+from mixlens.tasks.fields import column_of
 from mixlens.tasks.table import Task
 
 Names = Mapping[str, tuple[str, ...]]  # column -> its classes' names, by number
@@ -30,6 +31,16 @@ def arrow_names(schema: Any) -> dict[str, tuple[str, ...]]:
         return {}
 
 
+def gold(label: str | int, known: Collection[str]) -> str | int:
+    """A label as a target: `"1.0"`, which a table makes of 1 where one label is missing, is the number 1.
+
+    Unless the model has a class of that very name.
+    """
+    if isinstance(label, str) and label not in known and re.fullmatch(r"\s*\d+\.0*\s*", label):
+        return int(float(label))
+    return label
+
+
 def named(names: Names, task: Task, known: Sequence[str], asked: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Rows with the names of their classes for numbers, in the label's columns; -1, where there is no label, is None.
 
@@ -37,7 +48,8 @@ def named(names: Names, task: Task, known: Sequence[str], asked: bool) -> Callab
     ...) takes the numbers. `asked`: the gold label is what is explained. Raises TargetError where it is and the model
     has none of the names.
     """
-    columns = {k: _read(k, names[k], known, asked) for k in task.names.get("label", ()) if k in names}
+    there = (column_of(name, names) for name in task.names.get("label", ()))
+    columns = {k: _read(k, names[k], known, asked) for k in there if k is not None}
 
     def rows(given: Iterator[Any]) -> Iterator[Any]:
         for row in given:

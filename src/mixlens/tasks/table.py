@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,56 +10,7 @@ from typing import Any
 from mixlens.capture.text import Words
 from mixlens.errors import DataError, UnknownOption, did_you_mean
 from mixlens.tasks.example import Chars, Example
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Fields:
-    """A row's columns by the task's own names. `names`: field -> the columns that may hold it, the first there is."""
-
-    row: Row
-    names: Mapping[str, tuple[str, ...]]
-
-    def find(self, field: str) -> Any:
-        """The field's value; None where the row has none."""
-        return next((v for name in self.names.get(field, ()) if (v := self.row.get(name)) is not None), None)
-
-    def need(self, field: str) -> Any:
-        """The field's value. Raises DataError."""
-        value = self.find(field)
-        if value is None:
-            empty = next((name for name in self.names[field] if name in self.row), None)
-            if empty is not None:
-                raise DataError(f"expected a value in {empty!r} for {field!r}, got null; fill it or leave the row out")
-            wanted = " or ".join(repr(name) for name in self.names[field])
-            raise DataError(
-                f"expected a column {wanted} for {field!r}, got {', '.join(map(str, self.row))}; "
-                f"name it: mixlens.task(..., {field}='COLUMN'), or --field {field}=COLUMN"
-            )
-        return value
-
-    def text(self, field: str) -> str:
-        """The field's value as a str. Raises DataError."""
-        value = self.need(field)
-        if not isinstance(value, str):
-            raise DataError(f"expected text in {field!r}, got {type(value).__name__}: {value!r:.60}")
-        return value
-
-    def spans(self, field: str) -> tuple[Chars, ...] | None:
-        """[start, end) pairs, also as JSON text (CSV) or as one pair; None where the row has none. Raises DataError."""
-        value = _listed(self.find(field))
-        if value is None:
-            return None
-        pairs = [value] if len(value) == 2 and all(_whole(v) for v in value) else value
-        try:
-            out = tuple((int(start), int(end)) for start, end in pairs)
-        except (TypeError, ValueError):
-            raise DataError(f"expected [start, end) characters in {field!r}, got {value!r:.60}") from None
-        for start, end in out:
-            if not 0 <= start < end:
-                raise DataError(f"expected [start, end) with 0 <= start < end in {field!r}, got [{start}, {end})")
-        return out
+from mixlens.tasks.fields import Fields, Row, column_of, listed, plain, whole
 
 
 @dataclass(frozen=True)
@@ -117,14 +67,15 @@ def _agreement(fields: Fields, id: str, mask: str | None) -> Example:
 def _question(fields: Fields, id: str, mask: str | None) -> Example:
     question, context = fields.text("question"), fields.text("context")
     given = fields.find("answer")
-    if isinstance(given, str) or (given is None and _ANSWERS not in fields.row):
+    answers = column_of("answers", fields.row)  # SQuAD's own column
+    if isinstance(given, str) or (given is None and answers is None):
         answer, start = fields.text("answer"), fields.need("answer_start")
     else:
-        first = _first(_listed(fields.row[_ANSWERS] if given is None else given, "[{"))
+        first = _first(listed(given if given is not None or answers is None else fields.row[answers], "[{"))
         if first is None:
             return Example(id, (question, context))
         answer, start = first
-    if not _whole(start):
+    if not whole(start):
         raise DataError(f"expected the answer's first character in 'answer_start', got {start!r:.40}")
     start = int(start)
     if context[start : start + len(answer)] != answer:
@@ -141,21 +92,21 @@ def _first(answers: Any) -> tuple[str, Any] | None:
     one = answers[0] if isinstance(answers, list) and answers else answers
     if one is None or one == []:
         return None
-    found = [_plain(one.get(name)) for name in ("text", "answer_start")] if isinstance(one, Mapping) else []
+    found = [plain(one.get(name)) for name in ("text", "answer_start")] if isinstance(one, Mapping) else []
     if found == [[], []]:
         return None
     text, start = (v[0] if isinstance(v, list) and v else v for v in found) if found else (None, None)
-    if not isinstance(text, str) or not _whole(start):
+    if not isinstance(text, str) or not whole(start):
         raise DataError(f"expected answers as {{'text': [...], 'answer_start': [...]}}, got {answers!r:.80}")
     return text, start
 
 
 def _rationales(fields: Fields, id: str, mask: str | None) -> Example:
-    value, label = _listed(fields.need("text")), _label(fields.find("label"))
+    value, label = listed(fields.need("text")), _label(fields.find("label"))
     if isinstance(value, str):
         return Example(id, value, label=label, rationale=fields.spans("rationale"))
     words = Words(map(str, value))
-    marked = _listed(fields.find("rationale"))
+    marked = listed(fields.find("rationale"))
     if marked is None:
         return Example(id, words, label=label)
     votes = marked if not marked or isinstance(marked[0], (list, tuple)) else [marked]
@@ -187,36 +138,11 @@ def _label(value: Any) -> str | int | None:
     """A label as it is; numpy's and Arrow's numbers as Python's."""
     if value is None or isinstance(value, str):
         return value
-    if _whole(value):
+    if whole(value):
         return int(value)
     raise DataError(f"expected a label's name or number, got {type(value).__name__}: {value!r:.40}")
 
 
-def _whole(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    try:
-        return int(value) == float(value)
-    except (TypeError, ValueError):
-        return False
-
-
-def _listed(value: Any, opens: str = "[") -> Any:
-    """A list, or SQuAD's mapping of lists, that a CSV file holds as JSON text."""
-    if isinstance(value, str) and value.lstrip().startswith(tuple(opens)):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """numpy's arrays as lists."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-_ANSWERS = "answers"  # SQuAD's own column
 _TEXT = ("text", "sentence", "review", "content")
 _LABEL = ("label", "labels", "gold")
 

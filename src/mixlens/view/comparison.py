@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixlens.errors import UnknownOption
+from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import colors, figures, heatmaps, html, latex, reading, terminal
 from mixlens.view.fonts import drawable
@@ -66,7 +67,7 @@ def latex_table(found: Comparison) -> str:
     lines = [
         r"% needs \usepackage[T1]{fontenc}, \usepackage{booktabs} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text"
         " beyond Latin scripts",
-        *(f"% {latex.comment(reading.visible(note))}" for note in (f"mixlens: {_heading(found)}", *notes)),
+        *(f"% {latex.comment(visible(note))}" for note in (f"mixlens: {_heading(found)}", *notes)),
         r"{\setlength{\fboxsep}{1.5pt}",
         *latex.tabular(
             ["method", *(["faithful"] if rated else []), "text"],
@@ -142,7 +143,7 @@ def _heading(found: Comparison) -> str:
     first = found.first
     count = len(found.attributions)
     facts = [f"{count} method{'' if count == 1 else 's'}", *(f"{k} {v}" for k, v in _common(found) if k != "text")]
-    return reading.visible(" · ".join(facts) if first.target else facts[0])
+    return visible(" · ".join(facts) if first.target else facts[0])
 
 
 def _common(found: Comparison) -> list[tuple[str, str]]:
@@ -153,7 +154,7 @@ def _common(found: Comparison) -> list[tuple[str, str]]:
 
 def _facts(found: Comparison) -> list[tuple[str, str]]:
     shared = [(k, v) for k, v in reading.provenance(found.first) if k in _SHARED]
-    return shared + [(f"not shown: {name}", reading.visible(reason)) for name, reason in found.skipped.items()]
+    return shared + [(f"not shown: {name}", visible(reason)) for name, reason in found.skipped.items()]
 
 
 _SHARED = ("target", "model", "prediction", "probability", "architecture", "dtype", "mixlens", "torch", "transformers")

@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table as Rows
 from rich.text import Text
 
+from mixlens.escape import visible
 from mixlens.view import evaluation_figures, html, latex, reading
 from mixlens.view.evaluation_figures import MODEL
 
@@ -201,7 +202,7 @@ def heading(found: Table) -> str:
         f"{found.array.shape[1]} texts of {manifest['data']['name']}",
         f"model {manifest['model']['name']}",
     ]
-    return reading.visible(" · ".join(facts))
+    return visible(" · ".join(facts))
 
 
 def notes(found: Table, best: str = "bold", chance: str = "grey") -> list[str]:
@@ -283,4 +284,4 @@ def _facts(found: Table) -> Sequence[tuple[str, str]]:
         "bootstrap": f"{found.resamples} resamples, level {found.level}, seed {found.seed}",
         **m["versions"],
     }
-    return [(k, reading.visible(str(v))) for k, v in pairs.items()]
+    return [(k, visible(str(v))) for k, v in pairs.items()]

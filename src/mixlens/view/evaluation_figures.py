@@ -10,6 +10,7 @@ from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.measure import MEASURES
 from mixlens.measure.perturb import shares
 from mixlens.view import colors, figures, heatmaps
+from mixlens.view.fonts import drawable, families
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,14 +132,15 @@ def _curves(found: Table, measure: str) -> Figure:
         look: dict[str, Any] = {"color": _HUES[i % len(_HUES)], "linestyle": _DASHES[i // len(_HUES) % len(_DASHES)]}
         if name == _NULL:
             look = {"color": "#999999", "linestyle": "--"}
-        axes.plot(taken, mean[1:], label=name, linewidth=1.6, marker="o", markersize=3, **look)
+        axes.plot(taken, mean[1:], label=drawable(name), linewidth=1.6, marker="o", markersize=3, **look)
     axes.axhline(mean[0], color="#cccccc", linewidth=0.8)
     axes.set_ylim(0, 1.02)
     kept = getattr(MEASURES[found.manifest["measures"][measure]["measure"]], "kept", False)
     axes.set_xlabel(f"% of the removable tokens that are {'kept' if kept else 'taken out'}", fontsize=8)
     axes.set_ylabel("probability", fontsize=8)
     axes.tick_params(labelsize=8)
-    axes.legend(fontsize=7, frameon=False, ncols=2)
+    for text in axes.legend(fontsize=7, frameon=False, ncols=2).get_texts():
+        text.set(family=families(), parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

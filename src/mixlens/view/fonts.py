@@ -7,6 +7,8 @@ from functools import cache
 from matplotlib import font_manager
 from matplotlib.ft2font import FT2Font
 
+from mixlens.escape import visible
+
 # matplotlib brings the first; the rest are what systems have for other scripts (outlines only: it draws no bitmaps).
 _WANTED = (
     "DejaVu Sans",
@@ -53,4 +55,7 @@ def drawable(text: str) -> str:
     """`text` with `□` for every character that no font has; marks and joiners among those are left out."""
     known = _known()
     joiners = {0x200D, 0xFE0E, 0xFE0F}
-    return "".join(c if ord(c) in known else "" if ord(c) in joiners else MISSING for c in text if c != "\n") or MISSING
+    return (
+        "".join(c if ord(c) in known else "" if ord(c) in joiners else MISSING for c in visible(text) if c != "\n")
+        or MISSING
+    )

@@ -42,7 +42,7 @@ def ticks(axis: Any, labels: list[str], points: float, rotation: int = 0) -> Non
     step = max(1, math.ceil(6.5 * len(labels) / max(points, 1)))
     size = min(9.0, max(5.0, 0.8 * points / max(1, len(labels) / step)))
     places = range(0, len(labels), step)
-    axis.set_ticks(list(places), [labels[i] for i in places])
+    axis.set_ticks(list(places), [labels[i] and drawable(labels[i]) for i in places])
     for label in axis.get_ticklabels():
         label.set(fontsize=size, family=families(), rotation=rotation, parse_math=False)
     axis.set_tick_params(length=2 if step > 1 else 0)

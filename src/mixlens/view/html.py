@@ -17,6 +17,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
+from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import colors, reading
 from mixlens.view.heatmaps import Array, pooled
@@ -80,6 +81,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
     )
     environment.globals["number"] = reading.number
     return environment
@@ -104,7 +106,7 @@ def text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
         "words": [_colored(p, scale) for p in shown],
         "legend": _legend(scale),
         "heading": reading.heading(attr),
-        "goal": reading.visible(reading.goal(attr) or ""),
+        "goal": visible(reading.goal(attr) or ""),
         "specific": attr.meta.get("class_specific") is not False,
         "words_known": attr.offsets is not None,
         "dropped": attr.source.dropped,
@@ -140,7 +142,7 @@ def _rows(some: Sequence[reading.Part], shown: Sequence[reading.Part]) -> list[d
 def _tokens(attr: Attribution) -> list[dict[str, Any]]:
     scores = reading.values(attr.scores).tolist()
     scale = colors.scale(scores)
-    names = [" ".join(reading.visible(t).split()) or "␣" for t in attr.display]
+    names = [" ".join(visible(t).split()) or "␣" for t in attr.display]
     return [_row_of(n, s, p, scale) for n, s, p in zip(names, scores, attr.special, strict=True)]
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mixlens.escape import one_line, visible
 from mixlens.files import put
 from mixlens.view import colors, reading
 
@@ -96,9 +97,9 @@ def _box(part: reading.Part, scale: colors.Scale) -> str:
 
 def escape(text: str) -> str:
     """Text with every character that means something to LaTeX written as itself."""
-    return "".join(_ESCAPES.get(c, c) for c in text)
+    return "".join(_ESCAPES.get(c, c) for c in visible(text))
 
 
 def comment(text: str) -> str:
     """Text on one line, so that all of it stays behind the `%`."""
-    return " ".join(text.split())
+    return one_line(text)

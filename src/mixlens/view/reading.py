@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mixlens.escape import visible
 from mixlens.view import colors
 
 if TYPE_CHECKING:
@@ -170,24 +170,6 @@ def number(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:.2e}" if not 1e-3 <= abs(value) < 1e5 else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
-
-
-def visible(text: str) -> str:
-    """Text without characters that steer a terminal, break a file or turn the reading direction; signs stand for them.
-
-    Line ends and tabs stay.
-    """
-    return "".join(c if c in "\n\t" else _sign(c) for c in text)
-
-
-def _sign(char: str) -> str:
-    code = ord(char)
-    if code < 0x20:
-        return "\n" if char == "\r" else chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    turns = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
-    return "\ufffd" if turns or code in (0xFFFE, 0xFFFF) or unicodedata.category(char) in ("Cc", "Cs") else char
 
 
 def _spell(value: Any) -> str:

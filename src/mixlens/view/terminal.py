@@ -10,11 +10,14 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from mixlens.escape import visible
 from mixlens.view import colors, reading
 
 if TYPE_CHECKING:
@@ -28,6 +31,20 @@ _BAR = 24
 _ROWS = 40  # tokens in a layer table
 _NUMBERS = 12  # layers up to which the cells hold numbers
 _SHADES = " ░▒▓█"
+
+
+class Visible:
+    """Whatever is shown, with signs for every character in its text that would steer the terminal."""
+
+    def __init__(self, shown: Any) -> None:
+        self.shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in console.render(self.shown, options):
+            yield part if part.control else Segment(visible(part.text), part.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self.shown)
 
 
 def attribution(attr: Attribution) -> RenderableType:
@@ -79,7 +96,7 @@ def maps(maps: LayerMaps) -> RenderableType:
 def as_text(renderable: RenderableType, width: int = 100) -> str:
     """What a terminal of `width` columns would show, without colour codes."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False, force_jupyter=False)
-    console.print(renderable)
+    console.print(Visible(renderable))
     file: Any = console.file
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 

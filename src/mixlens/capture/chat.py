@@ -1,0 +1,118 @@
+"""Which characters of a chat are its template's, and who says the rest: read off the tokenizer's own template.
+
+No template is known by name. Three short chats are written by `apply_chat_template`; what stands around their contents
+is how a turn begins and ends there, and a text that is made of such pieces is taken apart by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+_CONTENTS = {SYSTEM: "mixlens0probe", USER: "mixlens1probe", ASSISTANT: "mixlens2probe"}
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a chat is written. `heads`: what stands before the first content -> whose it is.
+
+    `turns`: role -> what stands between its content and the next -> whose that is; None: the end of the chat.
+    """
+
+    heads: Mapping[str, str]
+    turns: Mapping[str, Mapping[str, str | None]]
+
+
+def roles(text: str, tokenizer: Any) -> list[str | None] | None:
+    """Whose each character of a chat is, None being the template's; None altogether where the text is no such chat."""
+    form = getattr(tokenizer, "chat_template", None)
+    if not form:
+        return None
+    template = _template(tokenizer, str(form))
+    head = max((head for head in template.heads if text.startswith(head)), key=len, default=None)
+    if head is None:
+        return None
+    out: list[str | None] = [None] * len(head)
+    role = template.heads[head]
+    while True:
+        at, mark, after = _next(text, len(out), template.turns.get(role, {}))
+        out += [role] * (at - len(out))
+        if mark is None:
+            return out
+        out += [None] * len(mark)
+        if after is None:
+            return out
+        role = after
+
+
+def _next(text: str, start: int, turns: Mapping[str, str | None]) -> tuple[int, str | None, str | None]:
+    """Where the content that begins at `start` ends, the mark there (none: the text ends), and whose the next is."""
+    best: tuple[int, str | None, str | None] = (len(text), None, None)
+    for mark, after in turns.items():
+        at = text.find(mark, start) if after is not None else len(text) - len(mark)
+        if at < start or not text.startswith(mark, at):
+            continue
+        if at < best[0] or (at == best[0] and len(mark) > len(best[1] or "")):
+            best = at, mark, after
+    return best
+
+
+def _template(tokenizer: Any, form: str) -> Template:
+    return _read(_Asked(tokenizer), form)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A tokenizer as a key: its template says what is read off it."""
+
+    tokenizer: Any
+
+    def __hash__(self) -> int:
+        return id(self.tokenizer)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and other.tokenizer is self.tokenizer
+
+    def write(self, order: Sequence[str], prompt: bool) -> str | None:
+        """The chat of these roles; None where the template takes no such chat."""
+        chat = [{"role": role, "content": _CONTENTS[role]} for role in order]
+        try:
+            written = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt)
+        except Exception:  # a template is a program of its owner's: it raises what it likes
+            return None
+        return written if isinstance(written, str) else None
+
+
+@lru_cache(maxsize=32)
+def _read(asked: _Asked, form: str) -> Template:
+    heads: dict[str, str] = {}
+    turns: dict[str, dict[str, str | None]] = {}
+    chats = [(SYSTEM, USER), (USER, ASSISTANT), (USER, ASSISTANT, USER), (SYSTEM, USER, ASSISTANT)]
+    for order in chats:
+        for prompt in (False, True):
+            between = _around(asked.write(order, prompt), order)
+            if between is None:
+                continue
+            heads.setdefault(between[0], order[0])
+            for role, mark, after in zip(order, between[1:], [*order[1:], None], strict=True):
+                if mark and (after is not None or mark not in turns.get(role, {})):  # a prompt for a turn begins it
+                    turns.setdefault(role, {})[mark] = after
+    heads.pop("", None)  # a template without a mark before the first content cannot be told from a plain text
+    return Template(heads, turns)
+
+
+def _around(written: str | None, order: Sequence[str]) -> list[str] | None:
+    """What stands before, between and behind the contents of a written chat."""
+    if written is None:
+        return None
+    out, at = [], 0
+    for role in order:
+        found = written.find(_CONTENTS[role], at)
+        if found < 0:
+            return None
+        out.append(written[at:found])
+        at = found + len(_CONTENTS[role])
+    return [*out, written[at:]]

@@ -1,0 +1,103 @@
+"""Chats taken apart by their tokenizer's own template, whichever it is."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from mixlens.capture.chat import roles
+
+CHATML = (
+    "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}{{ '<|im_start|>system\nYou are an assistant."
+    "<|im_end|>\n' }}{% endif %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+LLAMA = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' + "
+    "m['content'] | trim + '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+)
+GEMMA = (
+    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "{{ '<start_of_turn>' + ('model' if m['role'] == 'assistant' else m['role']) + '\n' + m['content'] + "
+    "'<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+)
+MISTRAL = (
+    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
+    "{% elif m['role'] == 'system' %}{{ raise_exception('roles must alternate') }}{% else %}{{ ' ' + m['content'] + "
+    "eos_token }}{% endif %}{% endfor %}"
+)
+TEMPLATES = {"chatml": CHATML, "llama": LLAMA, "gemma": GEMMA, "mistral": MISTRAL}
+MARKS = (
+    "<s> </s> <|im_start|> <|im_end|> <|start_header_id|> <|end_header_id|> <|eot_id|> <start_of_turn> <end_of_turn>"
+).split()
+
+
+@cache
+def tokenizer(name: str | None) -> PreTrainedTokenizerFast:
+    """Bytes one by one; the marks are tokens of their own."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE({sign: i for i, sign in enumerate(alphabet)}, []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    out = PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<s>", eos_token="</s>", additional_special_tokens=MARKS[2:]
+    )
+    out.chat_template = None if name is None else TEMPLATES[name]
+    return out
+
+
+CHATS = [
+    [("user", "What is it?")],
+    [("user", "Hi"), ("assistant", "Hello, you."), ("user", "Sum up:\n\nit rained")],
+    [("user", "Hi"), ("assistant", "<b>Hello</b>")],
+    [("system", "Be brief."), ("user", "Hi")],
+    [("system", "Be brief."), ("user", "user"), ("assistant", "assistant"), ("user", "system")],
+]
+
+
+@pytest.mark.parametrize("prompt", [False, True])
+@pytest.mark.parametrize("chat", CHATS)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_contents_are_whose_they_are_and_the_rest_is_the_template_s(name, chat, prompt):
+    if chat[0][0] == "system" and name in ("gemma", "mistral"):
+        pytest.skip("this template takes no system message")
+    given = [{"role": role, "content": content} for role, content in chat]
+    text = tokenizer(name).apply_chat_template(given, tokenize=False, add_generation_prompt=prompt)
+    found = roles(text, tokenizer(name))
+    assert found is not None and len(found) == len(text)
+    turns, last = [], None
+    for sign, role in zip(text, found, strict=True):
+        if role is not None:
+            turns.append((role, sign)) if last is None else turns.append((role, turns.pop()[1] + sign))
+        last = role
+    assert turns == chat
+
+
+@pytest.mark.parametrize("text", ["", "plain words", "What of <|im_start|> in a text?", "[INST]x"])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_text_that_is_no_chat_has_no_roles(name, text):
+    assert roles(text, tokenizer(name)) is None
+
+
+def test_a_tokenizer_without_a_template_has_no_roles():
+    text = tokenizer("chatml").apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False)
+    assert roles(text, tokenizer(None)) is None
+    assert roles(text, None) is None
+
+
+def test_a_chat_that_is_cut_keeps_what_is_there():
+    text = tokenizer("chatml").apply_chat_template([{"role": "user", "content": "Hi there"}], tokenize=False)
+    cut = text[: text.index("there")]
+    assert roles(cut, tokenizer("chatml"))[-3:] == ["user"] * 3
+
+
+@pytest.mark.parametrize("form", ["{{ 1 / 0 }}", "{{ messages[0]['content'] }}", "always the same", "{% if %}"])
+def test_templates_that_tell_nothing(form):
+    broken = tokenizer(None)
+    made = PreTrainedTokenizerFast(tokenizer_object=broken.backend_tokenizer)
+    made.chat_template = form
+    assert roles("always the same", made) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cache
 from inspect import unwrap
@@ -572,10 +573,31 @@ def test_every_way_to_give_a_text():
     assert len(lens().attribute([("w11 w12", "w13"), "w14"], method="alti")) == 2
 
 
-def test_inputs_that_a_model_would_not_see_are_refused():
-    with pytest.raises(InputError, match="the model takes no token_type_ids, got some that are not 0"):
-        lens("distilbert").attribute({"input_ids": [11, 12], "token_type_ids": [0, 1]})
-    lens("distilbert").attribute({"input_ids": [11, 12], "token_type_ids": [0, 0]})
+def test_token_types_that_a_model_does_not_take_are_dropped():
+    """Today's tokenizers hand them out whatever the model; it would ignore them itself."""
+    model, ids = lens("distilbert"), [CLS, 11, 12, SEP, 13, SEP]
+    assert any(tokenizer()("w11 w12", "w13")["token_type_ids"])
+    alone = model.attribute({"input_ids": ids}, "alti")
+    for given in (("w11 w12", "w13"), {"input_ids": ids, "token_type_ids": [0, 0, 0, 0, 1, 1]}):
+        got = model.attribute(given, "alti")
+        assert got.tokens == ("[CLS]", "w11", "w12", "[SEP]", "w13", "[SEP]")
+        assert torch.equal(got.scores, alone.scores)
+        assert got.meta["probability"] == pytest.approx(float(plain_answer(model.model, ids).max()), rel=1e-10)
+        assert torch.equal(model.mixing(given, "norm").scores, model.mixing(ids, "norm").scores)
+    pairs = [{"premise": "w11 w12", "hypothesis": "w13", "label": 0}] * 2
+    table = mixlens.evaluate(model, pairs, ["alti"], ["aopc"], task="pairs")
+    assert [(row.n, row.n_errors) for row in table.rows] == [(2, 0)]
+
+
+def test_positions_that_a_model_does_not_take_are_refused():
+    class Fixed(type(families.model("bert", "sequence"))):
+        def forward(self, input_ids, attention_mask=None):
+            return super().forward(input_ids, attention_mask)
+
+    model = copy.deepcopy(families.model("bert", "sequence"))
+    model.__class__ = Fixed
+    with pytest.raises(InputError, match="the model takes no position_ids, got some; leave them out"):
+        mixlens.load(model).attribute({"input_ids": [11, 12], "position_ids": [1, 0]})
 
 
 def test_progress_is_told():

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from mixlens.architectures import base_model, position_limit, spec_for, unwrap
 from mixlens.attribute import ATTRIBUTIONS
-from mixlens.attribute.readout import Head, targets_of, task_of
+from mixlens.attribute.readout import targets_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import compare
 from mixlens.errors import InputError, ModelError, UnknownOption
+from mixlens.heads import head_of
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.runners import attributions
@@ -21,7 +22,7 @@ from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, withi
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
-from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
+from mixlens.selfcheck import Check, pad_id, self_check
 
 # Results and whatever is loaded are plain tensors, though the caller may be in inference mode (see also `RUNNERS`).
 _plain = torch.inference_mode(False)
@@ -62,7 +63,7 @@ class Lens:
         self.limit = position_limit(self.model)
         self._check = self.check().require()
         self._checked_as = self.model.dtype, self.model.device
-        self.head = self._head()
+        self.head = head_of(self.model, self.spec, tokenizer, self._check.causal)
 
     def check(self) -> Check:
         """Run the self-check again: per layer the three residuals, and which methods are defined for this model."""
@@ -226,29 +227,13 @@ class Lens:
 
     def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
         """Pass encoded texts through the model (see `runners.passes.through`)."""
-        return through(self.model, self.spec, texts, on_block, pad=self.pad, **how)
+        return through(self.model, self.spec, texts, on_block, pad=self.pad, keys=self.head.keys, **how)
 
     def stream(self, texts: Sequence[Tokens], make: Any, **how: Any) -> Iterator[Any]:
         """The same batch by batch, for several functions of a layer (see `runners.passes.stream`)."""
-        return stream(self.model, self.spec, texts, make, pad=self.pad, **how)
+        return stream(self.model, self.spec, texts, make, pad=self.pad, keys=self.head.keys, **how)
 
     @property
     def pad(self) -> int:
         """The token id that fills batches up."""
         return pad_id(self.model, self.tokenizer)
-
-    def _head(self) -> Head:
-        task, config = task_of(self.model), self.model.config
-        labels = {int(i): str(label) for i, label in (getattr(config, "id2label", None) or {}).items()}
-        one_output = task == "sequence" and (len(labels) == 1 or config.problem_type == "regression")
-        return Head(
-            task=task,
-            labels=labels,
-            pooled=pooled_rows(self.model, self.spec) if task == "sequence" else None,
-            causal=self._check.causal,
-            pad=getattr(config, "pad_token_id", None),
-            mask=getattr(self.tokenizer, "mask_token_id", None),
-            tokenizer=self.tokenizer,
-            regression=one_output,
-            multilabel=config.problem_type == "multi_label_classification",
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,8 +65,13 @@ class Check:
 
 
 def accepts(model: Any) -> frozenset[str]:
-    """The argument names of a model's forward."""
-    return frozenset(inspect.signature(model.forward).parameters)
+    """The names of what a model's forward takes; one that takes any hands them on to the model without heads."""
+    taken = inspect.signature(model.forward).parameters
+    names = frozenset(name for name, one in taken.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
+    base = base_model(model)
+    if base is not model and any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return names | accepts(base)
+    return names
 
 
 def pad_id(model: Any, tokenizer: Any = None) -> int:
@@ -163,23 +168,3 @@ def not_finite(model: Any, where: str) -> NotFinite:
         f"expected finite numbers, {where} gives NaN or infinity though all weights are finite; "
         "load the model in float32 (half precision overflows)"
     )
-
-
-def pooled_rows(model: Any, spec: Spec) -> Literal["first", "last", "mean"] | None:
-    """Which rows of the last layer a classifier's head reads, seen from the gradient of its output; None: others."""
-    last = layer_count(model, spec) - 1
-    leaves: list[Tensor] = []
-
-    def cut(seen: LayerPass) -> Tensor | None:
-        if seen.index != last or seen.y is None:
-            return None
-        leaves.append(seen.y.detach().requires_grad_())
-        return leaves[0]
-
-    with torch.enable_grad():
-        logits = run(model, spec, probe_inputs(model), cut, heads=True).logits
-        (leaf,) = leaves
-        (gradient,) = torch.autograd.grad(logits.float().pow(2).sum(), leaf, allow_unused=True, materialize_grads=True)
-    read = gradient[0].abs().sum(-1).gt(0).nonzero().flatten().tolist()
-    n = leaf.shape[1]
-    return "first" if read == [0] else "last" if read == [n - 1] else "mean" if len(read) == n else None

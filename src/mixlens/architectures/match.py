@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from mixlens.architectures.families import SPECS
@@ -53,8 +54,21 @@ def unwrap(model: Any) -> Any:
 
 
 def base_model(model: Any) -> Any:
-    """The part without heads (`model.bert`, `model.transformer` ...)."""
-    return model.base_model
+    """The part without heads (`model.bert`, `model.transformer` ...), whatever a class of one's own calls it."""
+    base = model.base_model
+    kind = _base_class(type(model.config)) if base is model else None
+    if kind is None or isinstance(model, kind):
+        return base
+    inside = [module for module in model.modules() if isinstance(module, kind)]
+    return inside[0] if len(inside) == 1 else base
+
+
+@cache
+def _base_class(config: type) -> Any:
+    """transformers' class without heads for a class of configurations."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    return MODEL_MAPPING.get(config, None)
 
 
 def submodule(module: Any, path: str) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mixlens.attribute.labels import find, name
 from mixlens.attribute.objective import quantity
+from mixlens.attribute.outputs import Key
 from mixlens.attribute.target import Quantity, Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, TargetError, UnknownOption
@@ -18,25 +19,14 @@ from mixlens.errors import NotFinite, TargetError, UnknownOption
 Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
 Rows = int | Literal["mean", "max"]
 
-_ENDINGS: tuple[tuple[str, Task], ...] = (
-    ("ForSequenceClassification", "sequence"),
-    ("ForTokenClassification", "token"),
-    ("ForMaskedLM", "masked"),
-    ("ForCausalLM", "causal"),
-    ("LMHeadModel", "causal"),
-    ("ForQuestionAnswering", "question"),
-)
-
-
-def task_of(model: Any) -> Task:
-    """The task of a model by the name of its class (transformers' naming scheme)."""
-    name = type(model).__name__
-    return next((task for ending, task in _ENDINGS if name.endswith(ending)), "none")
-
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of a model's head. `pooled`: the rows that a sequence classifier was seen to read."""
+    """What is known of a model's head.
+
+    `keys`: where its logits stand in the model's output. `pooled`: the rows that a sequence classifier was seen to
+    read. `unread`: what came out where no logits are known among it.
+    """
 
     task: Task
     labels: Mapping[int, str]
@@ -47,12 +37,16 @@ class Head:
     tokenizer: Any = None
     regression: bool = False
     multilabel: bool = False
+    keys: tuple[Key, ...] = ()
+    unread: str | None = None
 
     @property
     def in_words(self) -> str:
         """What it is, for messages."""
         if self.regression:
             return "a regression head"
+        if self.unread is not None:
+            return f"a head whose output is not understood ({self.unread})"
         return "a model without a head" if self.task == "none" else f"a {self.task} head"
 
 
@@ -79,6 +73,7 @@ class Answer:
     said: Mapping[str, Any]
     independent: bool = False  # each class has its own sigmoid
     regression: bool = False  # outputs without probabilities
+    warnings: tuple[str, ...] = ()  # what the reader of the explanation should know about the target
 
     def chosen(self, of: Quantity) -> Quantity:
         """What was asked for, else `of`, else (a regression head) the output itself."""

@@ -215,9 +215,14 @@ class Lens:
     def _encode(self, text: Any, truncate: bool) -> tuple[list[Tokens], bool]:
         self._check_again()  # here, where every call begins: before the work
         data, single = as_list(text)
-        texts = [encode(item, self.tokenizer, self.limit, truncate) for item in data]
+        texts = [encode(item, self.tokenizer, self.limit, truncate, self.head.pad) for item in data]
         size = base_model(self.model).get_input_embeddings().num_embeddings
         for tokens in texts:
+            if self.head.task == "causal" and len(tokens.text) > 1:
+                raise InputError(
+                    "expected one text for a language model, got a pair, which is for classifiers; what follows a "
+                    "prompt and its beginning of an answer is explained by one str, prompt + answer, or by token ids"
+                )
             if max(tokens.ids) >= size:
                 raise InputError(
                     f"expected token ids below {size} (the model's embeddings), got {max(tokens.ids)}; "

@@ -155,6 +155,11 @@ def warnings(lens: Any, tokens: Tokens) -> tuple[str, ...]:
     out = []
     if lens.head.unread is not None:
         out.append(f"the model's answer is not explained: it has {lens.head.in_words}")
+    if tokens.padded:
+        out.append(
+            f"{tokens.padded} padding tokens at an end are explained as text, since the ids came without a mask: pass "
+            "{'input_ids': ..., 'attention_mask': ...}"
+        )
     return tuple(out)
 
 

@@ -273,7 +273,7 @@ def _span(read: Reading, logits: tuple[Tensor, ...]) -> Answer:
     if target.what is not None or target.foil is not None:
         raise TargetError("expected mixlens.Target(position=(start, end)) for question answering, got a label or token")
     n = len(logits[0])
-    ends = target.position if target.position is not None else best_span(*logits, read.context)
+    ends = target.position if target.position is not None else best_span(logits[0], logits[1], read.context)
     if not isinstance(ends, tuple) or len(ends) != 2:
         raise TargetError(f"expected position=(start, end) for question answering, got {target.position!r}")
     start, end = (_in_range(i, n) for i in ends)

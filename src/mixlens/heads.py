@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, base_model
 from mixlens.attribute.outputs import Key, answer_keys, tensors
-from mixlens.attribute.readout import Head, Task
+from mixlens.attribute.readout import Head, Pooled, Task
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.selfcheck import accepts, probe_inputs
 
 
-def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool) -> Head:
-    """The head of a model whose rows see no later tokens (`causal`) or do. Raises ModelError."""
+def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None) -> Head:
+    """The head of a model whose rows see no later tokens (`causal`) or do. Raises ModelError.
+
+    `pooled`: the rows that whoever uses a model without a head makes its vector of.
+    """
     config = model.config
     known: dict[str, Any] = {
         "causal": causal,
@@ -26,7 +29,7 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool) -> Head:
         "tokenizer": tokenizer,
     }
     if model is base_model(model):
-        return Head("none", {}, **known)
+        return Head("none", {}, pooled=pooled, **known)
     inputs = probe_inputs(model)
     output, leaf = _pass(model, spec, inputs)
     n = inputs["input_ids"].shape[1]
@@ -114,7 +117,7 @@ def _one_a_token(model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Seq
     return tensors(_pass(model, spec, shorter)[0])[keys[0]].shape[-1] < inputs["input_ids"].shape[1]
 
 
-def pooled_rows(logits: Tensor, leaf: Tensor) -> Literal["first", "last", "mean"] | None:
+def pooled_rows(logits: Tensor, leaf: Tensor) -> Pooled | None:
     """Which rows of the last layer a classifier's head reads, seen from the gradient of its output; None: others."""
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(logits.float().pow(2).sum(), leaf, allow_unused=True, materialize_grads=True)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import base_model, position_limit, spec_for, unwrap
+from mixlens.architectures import base_model, position_limit, spec_for
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute.readout import targets_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import compare
-from mixlens.errors import InputError, ModelError, UnknownOption
+from mixlens.errors import InputError, UnknownOption
 from mixlens.heads import head_of
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.results import Attribution, Comparison, LayerMaps
@@ -23,6 +23,7 @@ from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
 from mixlens.selfcheck import Check, pad_id, self_check
+from mixlens.wrappers import taken_apart
 
 # Results and whatever is loaded are plain tensors, though the caller may be in inference mode (see also `RUNNERS`).
 _plain = torch.inference_mode(False)
@@ -30,10 +31,12 @@ _plain = torch.inference_mode(False)
 
 @_plain
 def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
-    """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer.
+    """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer (or its name).
 
+    The model in a pipeline, Trainer, SentenceTransformer, CrossEncoder, PEFT or DataParallel wrapper is taken out.
     Without a model: the embedded sentiment classifier, offline; "mixlens:NAME" names another of `mixlens.embedded`.
-    `options` go to `from_pretrained` (dtype, device_map, revision ...). The model is checked (see `Lens.check`) and
+    `options` go to `from_pretrained` (dtype, device_map, revision, gguf_file ...). No code of a folder runs unless
+    `trust_remote_code=True`. The model is checked (see `Lens.check`) and
     never changed. Raises ModelError and its kin.
     """
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
@@ -51,19 +54,14 @@ class Lens:
 
     @_plain
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
-        self.model = unwrap(model)
-        if any(p.is_inference() for p in self.model.parameters()):
-            raise ModelError(
-                "expected weights that can be differentiated, these were made under torch.inference_mode(); load the "
-                "model outside of it (a lens may be used inside)"
-            )
-        self.tokenizer = tokenizer
+        given = taken_apart(model, tokenizer)
+        self.model, self.tokenizer = given.model, given.tokenizer
         self.spec = spec_for(self.model.config)
         self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
         self.limit = position_limit(self.model)
         self._check = self.check().require()
         self._checked_as = self.model.dtype, self.model.device
-        self.head = head_of(self.model, self.spec, tokenizer, self._check.causal)
+        self.head = head_of(self.model, self.spec, self.tokenizer, self._check.causal, given.pooled)
 
     def check(self) -> Check:
         """Run the self-check again: per layer the three residuals, and which methods are defined for this model."""

@@ -107,6 +107,21 @@ def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dic
     return str(path), folder, options
 
 
+def tokenizer_named(name: str) -> Any:
+    """The tokenizer of a folder, a file tokenizer.json or a hub id. Raises ModelError where there is none."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        from transformers import PreTrainedTokenizerFast
+
+        with _reading(name, "tokenizer"):
+            return PreTrainedTokenizerFast(tokenizer_file=str(path))
+    local = name.startswith((".", "/", "~")) or path.exists()
+    found = load_tokenizer(str(path) if local else name, name, path if local else None, trust_remote_code=False)
+    if found is None:
+        raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r}: it has none")
+    return found
+
+
 def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
     """The tokenizer of a folder or hub id; None where there is none. Raises ModelError where it cannot be read."""
     from transformers import AutoTokenizer
@@ -128,7 +143,8 @@ def _class(config: Any, trust: bool, gguf: bool) -> Any:
 
     named = _named(config)
     known: Any = getattr(transformers, named, None)
-    if isinstance(known, type) and issubclass(known, transformers.PreTrainedModel) and known.config_class is not None:
+    whole = isinstance(known, type) and issubclass(known, transformers.PreTrainedModel)
+    if whole and getattr(known, "config_class", None) is not None:
         return known
     if trust:
         for auto, there in (getattr(config, "auto_map", None) or {}).items():

@@ -19,6 +19,7 @@ from mixlens.errors import NotFinite, TargetError, UnknownOption
 
 Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
 Rows = int | Literal["mean", "max"]
+Pooled = Literal["first", "last", "mean"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Head:
 
     task: Task
     labels: Mapping[int, str]
-    pooled: Literal["first", "last", "mean"] | None = None
+    pooled: Pooled | None = None
     causal: bool = False
     pad: int | None = None
     mask: int | None = None

@@ -94,7 +94,8 @@ IDS = families.text()
 
 
 def with_checkpointing(model: Any) -> None:
-    model.gradient_checkpointing_enable()
+    enable = getattr(model, "activation_checkpointing_enable", None)  # its name before: gradient_checkpointing_enable
+    (enable or model.gradient_checkpointing_enable)()
 
 
 def with_gradients_of_inputs(model: Any) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from mixlens.architectures import base_model, position_limit, spec_for
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute.readout import targets_of
+from mixlens.capture.offload import device_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import compare
 from mixlens.errors import InputError, UnknownOption
@@ -60,7 +61,7 @@ class Lens:
         self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
         self.limit = position_limit(self.model)
         self._check = self.check().require()
-        self._checked_as = self.model.dtype, self.model.device
+        self._checked_as = self.model.dtype, device_of(self.model)
         self.head = head_of(self.model, self.spec, self.tokenizer, self._check.causal, given.pooled)
 
     def check(self) -> Check:
@@ -205,7 +206,7 @@ class Lens:
     @_plain
     def _check_again(self) -> None:
         """What held in float32 need not hold after `lens.model.half()`. Raises SelfCheckFailed, NotFinite."""
-        now = self.model.dtype, self.model.device
+        now = self.model.dtype, device_of(self.model)
         if now != self._checked_as:
             self._check = self.check().require()
             self._checked_as = now  # behind the check: one that failed fails at the next call too

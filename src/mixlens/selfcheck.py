@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, base_model, position_limit
+from mixlens.architectures import Spec, base_model, layer_modules, position_limit
 from mixlens.attribute.methods import ATTRIBUTIONS
+from mixlens.capture.offload import device_of, let_go, state
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.shadow import implementation, shadow
 from mixlens.decompose import Block, LayerCheck, residuals
@@ -87,7 +88,7 @@ def probe_inputs(model: Any) -> dict[str, Tensor]:
     n = max(2, min(PROBE_TOKENS, position_limit(model) or PROBE_TOKENS))
     pad = pad_id(model)
     ids = torch.randint(0, size, (1, n), generator=torch.Generator().manual_seed(0))
-    ids = torch.where(ids == pad, (pad + 1) % size, ids).to(model.device)
+    ids = torch.where(ids == pad, (pad + 1) % size, ids).to(device_of(model))
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
@@ -117,7 +118,10 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
         causal = visible is not None and not bool(visible.triu(1).any())
 
     got = run(model, spec, inputs, look).last_hidden_state
-    real = base_model(shadow(model, _reference(model)))(**inputs).last_hidden_state
+    plain = base_model(shadow(model, _reference(model)))
+    for layer in layer_modules(plain, spec):
+        layer.register_forward_hook(lambda module, args, out: let_go(module))
+    real = plain(**inputs).last_hidden_state
     if not bool(torch.isfinite(real).all()):
         raise not_finite(model, "the last layer")
     off = float((got - real).abs().max() / real.abs().max().clamp_min(1e-30))
@@ -153,7 +157,8 @@ def supports(spec: Spec) -> dict[str, str | None]:
 
 def bad_weights(model: Any) -> list[str]:
     """The parameters that hold NaN or infinity."""
-    return [n for n, p in model.named_parameters() if not bool(torch.isfinite(p).all())]
+    known = {name for name, _ in model.named_parameters()}
+    return [n for n, p in state(model).items() if n in known and not bool(torch.isfinite(p).all())]
 
 
 def not_finite(model: Any, where: str) -> NotFinite:

@@ -14,6 +14,7 @@ import torch
 
 from mixlens.architectures import unwrap
 from mixlens.attribute.readout import Pooled
+from mixlens.capture.offload import missing
 from mixlens.errors import InputError, ModelError, UnsupportedConfig
 
 _POOLING: dict[str, Pooled] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
@@ -160,7 +161,7 @@ def usable(model: Any) -> None:
         )
     if not parameters:
         raise ModelError(f"expected a model with weights, {type(model).__name__} has no parameters")
-    bare = [n for n, p in parameters.items() if p.is_meta]
+    bare = missing(model)
     if bare:
         raise ModelError(
             f"expected a model with weights, {bare[0]} is on the meta device, which holds no numbers ({len(bare)} such "

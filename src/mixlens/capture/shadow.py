@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from mixlens.capture.offload import offloaded, take_over
+
 _HOOKS = frozenset(
     "_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks "
     "_forward_pre_hooks_with_kwargs _backward_hooks _backward_pre_hooks _state_dict_hooks _state_dict_pre_hooks "
@@ -26,6 +28,7 @@ _UNCHANGING: frozenset[type] = frozenset(
     (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 )
 _UNCHANGING |= {FunctionType, BuiltinFunctionType, type}
+_ELSEWHERE = frozenset(("forward", "_old_forward", "_hf_hook"))  # of a module whose weights are kept elsewhere
 _SHALLOW = frozenset(("_parameters", "_buffers", "_non_persistent_buffers_set"))
 _COMPILED = "_compiled_call_impl"  # of `module.compile()`; of the wrapper and of a forward, where the plain one is:
 _WRAPPED, _PLAIN = "_orig_mod", "_torchdynamo_orig_callable"
@@ -62,6 +65,8 @@ def shadow(model: Any, attention: str) -> Any:
                 continue
             elif name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
                 own[name] = type(value)()
+            elif name in _ELSEWHERE and offloaded(module) is not None:
+                continue
             elif name == "forward":
                 _put_forward(own, module, value, rest)
             elif name in _SHALLOW:
@@ -80,6 +85,8 @@ def shadow(model: Any, attention: str) -> Any:
     twins = [_twin(module, memo) for module in modules]
     for twin in twins:
         vars(twin)["training"] = False
+    kept = [(twin, offloaded(module)) for twin, module in zip(twins, modules, strict=True)]
+    take_over((twin, record) for twin, record in kept if record is not None)
     for config in _configs(twins):
         config._attn_implementation_internal = attention
         for key, plain in _PLAINLY.items():

@@ -12,6 +12,7 @@ from torch import Tensor
 from mixlens.architectures import Spec
 from mixlens.attribute.outputs import Key, part_logits
 from mixlens.capture.batch import BatchSize, Sight, buckets, collate, sight
+from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
@@ -164,5 +165,5 @@ def groups(
     batches = list(buckets(texts, batch_size))
     for number, members in enumerate(batches, 1):
         chosen = [texts[i] for i in members]
-        inputs = collate(chosen, fill, model.device, names)
+        inputs = collate(chosen, fill, device_of(model), names)
         yield number, len(batches), members, inputs

@@ -15,6 +15,7 @@ from mixlens.attribute.paths import integrated_gradients, rescaled
 from mixlens.attribute.readout import Answer, answer, outputs_read
 from mixlens.capture.attention import NAME
 from mixlens.capture.graph import graph
+from mixlens.capture.offload import device_of
 from mixlens.capture.run import run
 from mixlens.capture.shadow import shadow
 from mixlens.capture.text import Tokens
@@ -120,7 +121,7 @@ def _integrated(points: _Points, x: Tensor, base: Tensor, ask: Request) -> Ways:
 
 def _texts_at_once(lens: Any, ask: Request) -> int:
     """On a CPU the points of one text fill a pass; other devices are idle unless many texts are under way."""
-    return 1 if lens.model.device.type == "cpu" else ask.batch_size
+    return 1 if device_of(lens.model).type == "cpu" else ask.batch_size
 
 
 def _rescaled(points: _Points, x: Tensor, base: Tensor) -> Ways:

@@ -93,11 +93,21 @@ def test_logits_are_found_however_they_are_handed_back(given):
     model = made(SentimentClassifier, given)
     lens = mixlens.load(model, tokenizer())
     p = logits_of(model).softmax(-1)
-    for method in ("alti", "grad_x_input", "integrated_gradients"):
+    for method in ("alti", "grad_x_input"):
         got = lens.attribute([IDS, IDS[:5]], method)[0]
         assert got.meta["probability"] == pytest.approx(float(p.max()), rel=1e-9)
         assert (got.target.index, got.meta["readout"]) == (int(p.argmax()), 0)
     assert lens.attribute(IDS, "alti", target="LABEL_2").target.index == 2
+
+
+def test_every_runner_finds_logits_in_a_tuple():
+    model = made(SentimentClassifier, lambda logits, hidden: (None, logits, hidden))
+    p = logits_of(model).softmax(-1)
+    lens = mixlens.load(model)
+    for method in ("deeplift", "hta", "blank_out", "random", "partial_lrp"):
+        how = {"replace": families.UNK} if method == "blank_out" else {}
+        got = lens.attribute(IDS, method, **how)
+        assert got.meta["probability"] == pytest.approx(float(p.max()), rel=1e-9), method
 
 
 @pytest.mark.parametrize(("cls", "row"), [(SentimentClassifier, 0), (BertForMultiLabelSequenceClassification, "mean")])

@@ -1,4 +1,4 @@
-"""Weights that accelerate keeps elsewhere: the same numbers, a layer's weights at a time, the user's model as it was."""
+"""Weights that accelerate keeps elsewhere: the same numbers, a layer's weights at a time, the model as it was."""
 
 from __future__ import annotations
 

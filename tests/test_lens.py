@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cache
 from inspect import unwrap
@@ -572,10 +573,31 @@ def test_every_way_to_give_a_text():
     assert len(lens().attribute([("w11 w12", "w13"), "w14"], method="alti")) == 2
 
 
-def test_inputs_that_a_model_would_not_see_are_refused():
-    with pytest.raises(InputError, match="the model takes no token_type_ids, got some that are not 0"):
-        lens("distilbert").attribute({"input_ids": [11, 12], "token_type_ids": [0, 1]})
-    lens("distilbert").attribute({"input_ids": [11, 12], "token_type_ids": [0, 0]})
+def test_token_types_that_a_model_does_not_take_are_dropped():
+    """Today's tokenizers hand them out whatever the model; it would ignore them itself."""
+    model, ids = lens("distilbert"), [CLS, 11, 12, SEP, 13, SEP]
+    assert any(tokenizer()("w11 w12", "w13")["token_type_ids"])
+    alone = model.attribute({"input_ids": ids}, "alti")
+    for given in (("w11 w12", "w13"), {"input_ids": ids, "token_type_ids": [0, 0, 0, 0, 1, 1]}):
+        got = model.attribute(given, "alti")
+        assert got.tokens == ("[CLS]", "w11", "w12", "[SEP]", "w13", "[SEP]")
+        assert torch.equal(got.scores, alone.scores)
+        assert got.meta["probability"] == pytest.approx(float(plain_answer(model.model, ids).max()), rel=1e-10)
+        assert torch.equal(model.mixing(given, "norm").scores, model.mixing(ids, "norm").scores)
+    pairs = [{"premise": "w11 w12", "hypothesis": "w13", "label": 0}] * 2
+    table = mixlens.evaluate(model, pairs, ["alti"], ["aopc"], task="pairs")
+    assert [(row.n, row.n_errors) for row in table.rows] == [(2, 0)]
+
+
+def test_positions_that_a_model_does_not_take_are_refused():
+    class Fixed(type(families.model("bert", "sequence"))):
+        def forward(self, input_ids, attention_mask=None):
+            return super().forward(input_ids, attention_mask)
+
+    model = copy.deepcopy(families.model("bert", "sequence"))
+    model.__class__ = Fixed
+    with pytest.raises(InputError, match="the model takes no position_ids, got some; leave them out"):
+        mixlens.load(model).attribute({"input_ids": [11, 12], "position_ids": [1, 0]})
 
 
 def test_progress_is_told():
@@ -695,3 +717,46 @@ def test_weights_that_cannot_be_differentiated():
 def test_as_many_targets_as_texts():
     with pytest.raises(TargetError, match="expected one target, or one for each of 2 texts, got 3"):
         lens().attribute([TEXT, TEXT], target=[0, 1, 0])
+
+
+def test_two_classes_of_one_name():
+    names = {0: "odd", 1: "Good", 2: "odd", 3: "GOOD"}
+    model = families.make("bert", "sequence", id2label=names, label2id={"odd": 2, "Good": 1, "GOOD": 3})
+    one = mixlens.load(model, tokenizer())
+    with pytest.raises(TargetError, match="'odd' names classes 0 and 2; pass the index"):
+        one.attribute(TEXT, target="odd")
+    with pytest.raises(TargetError, match="'good' names classes 1 and 3; pass the index"):
+        one.attribute(TEXT, target=Target(0, foil="good"))
+    assert [one.attribute(TEXT, target=t).target.index for t in (0, 2, "Good", "GOOD")] == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize("ids", [[[11, 12, PAD, PAD], [PAD, 13, 14, 15]], torch.tensor([[11, 12, PAD, PAD]])])
+def test_padding_without_a_mask_is_said(ids):
+    got = lens(special=False).attribute(ids, "norm_rollout")
+    for one, count in zip(got, (2, 1), strict=False):
+        (said,) = one.meta["warnings"]
+        assert said.startswith(f"{count} padding tokens at an end are explained as text")
+    again = lens(special=False).mixing({"input_ids": ids if isinstance(ids, list) else ids.tolist()}, "norm")
+    assert all("warnings" in one.meta for one in (again if isinstance(again, list) else [again]))
+
+
+def test_padding_that_is_none_is_not_said():
+    for ids in ({"input_ids": [[11, 12, PAD]], "attention_mask": [[1, 1, 0]]}, [11, PAD, 12], [11, 12]):
+        assert "warnings" not in lens(special=False).attribute(ids, "norm_rollout").meta
+    ends = mixlens.load(families.make("gpt2", "causal", pad_token_id=SEP), tokenizer(special=False))
+    assert "warnings" not in ends.attribute([11, 12, SEP], "norm_rollout").meta
+    assert "warnings" in ends.attribute([[11, 12, PAD, PAD]], "norm_rollout")[0].meta
+
+
+def test_a_warning_stands_in_the_terminal():
+    got = lens(special=False).attribute([[11, 12, PAD, PAD]], "norm_rollout")[0]
+    assert "warning: 2 padding tokens at an end are explained as text" in str(got)
+
+
+def test_a_pair_is_no_text_for_a_language_model():
+    model = lens("gpt2", "causal", special=False)
+    for ask in (model.attribute, model.mixing, model.compare, model.plan):
+        with pytest.raises(InputError, match=r"expected one text for a language model, got a pair.*prompt \+ answer"):
+            ask(("w11 w12", "w13"))
+    classifier = lens("gpt2", "sequence", special=False)
+    assert classifier.attribute(("w11 w12", "w13"), "norm_rollout").tokens == ("w11", "w12", "w13")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 from functools import partial
+from types import MethodType
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+import mixlens
 from mixlens.capture.shadow import shadow
 from models import families
 
@@ -81,3 +86,104 @@ def test_repeated_layers_stay_one():
     twin = shadow(families.model("albert-groups"), "mixlens")
     groups = twin.encoder.albert_layer_groups
     assert len({id(group) for group in groups}) == len(families.model("albert-groups").encoder.albert_layer_groups)
+
+
+# --- models as people have them ---
+
+IDS = families.text()
+
+
+def with_checkpointing(model: Any) -> None:
+    enable = getattr(model, "activation_checkpointing_enable", None)  # its name before: gradient_checkpointing_enable
+    (enable or model.gradient_checkpointing_enable)()
+
+
+def with_gradients_of_inputs(model: Any) -> None:
+    model.enable_input_require_grads()
+
+
+def as_tuples(model: Any) -> None:
+    model.config.return_dict = False
+
+
+def with_all_states(model: Any) -> None:
+    model.config.output_hidden_states = model.config.output_attentions = True
+
+
+def compiled(model: Any) -> None:
+    model.compile()
+
+
+def compiled_layers(model: Any) -> None:
+    for layer in model.bert.encoder.layer:
+        layer.compile()
+
+
+def compiled_forward(model: Any) -> None:
+    model.forward = torch.compile(model.forward)
+
+
+def compiled_layer_modules(model: Any) -> None:
+    layers = model.bert.encoder.layer
+    for i, layer in enumerate(layers):
+        layers[i] = torch.compile(layer)
+
+
+def with_a_lock(model: Any) -> None:
+    model.bert.lock = threading.Lock()
+
+
+def with_another_call(model: Any) -> None:
+    """What `model.compile()` leaves, without its compiler."""
+    model._compiled_call_impl = lambda *args, **kwargs: pytest.fail("compiled code ran")
+
+
+STATES = [with_gradients_of_inputs, as_tuples, with_all_states, with_a_lock, with_another_call]
+COMPILED = [with_checkpointing, compiled, compiled_layers, compiled_forward, compiled_layer_modules]
+compiles = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")]  # torch's own
+
+
+@pytest.mark.parametrize("put", [*STATES, *(pytest.param(one, marks=compiles) for one in COMPILED)])
+def test_a_model_in_any_state_is_explained_as_it_was(put):
+    before, after = (copy.deepcopy(families.model("bert", "sequence", attention="eager")) for _ in range(2))
+    put(before)
+    lenses = [mixlens.load(before), mixlens.load(after)]
+    put(after)
+    for method in ("alti", "attcat", "deeplift", "integrated_gradients"):
+        expected = families.lens("bert", "sequence", attention="eager").attribute(IDS, method).scores
+        for lens in lenses:
+            assert torch.equal(lens.attribute(IDS, method).scores, expected), method
+
+
+def test_handles_of_hooks_stay_the_user_s():
+    model = copy.deepcopy(families.model("bert", "sequence"))
+    model.handle = model.bert.embeddings.register_forward_hook(print)
+    twin = shadow(shadow(model, "mixlens"), "mixlens")
+    twin.handle.remove()
+    assert len(model.bert.embeddings._forward_hooks) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_compiled_modules_are_their_plain_selves():
+    model = copy.deepcopy(families.model("bert", "sequence"))
+    compiled_layer_modules(model)
+    model.first = [model.bert.encoder.layer[0]]
+    twin = shadow(model, "mixlens")
+    assert twin.first[0] is twin.bert.encoder.layer[0]
+    assert type(twin.first[0]) is type(families.model("bert").encoder.layer[0])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_forward_that_was_replaced_is_the_copy_s():
+    model = copy.deepcopy(families.model("bert", "sequence"))
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self, type(self).forward(self, *args, **kwargs)
+
+    model.forward = torch.compile(MethodType(forward, model))
+    twin = shadow(model, "mixlens")
+    mine, out = twin.forward(torch.tensor([IDS]))
+    assert mine is twin
+    assert out.logits.shape == (1, 2)

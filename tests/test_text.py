@@ -217,3 +217,20 @@ def test_a_blank_that_the_tokenizer_adds_stands_for_no_character():
     tokens = encode("x f", PreTrainedTokenizerFast(tokenizer_object=t, unk_token="<unk>"))
     assert tokens.pieces == ("▁", "x", "▁f")
     assert tokens.spans == ((0, 0, 0), (0, 0, 1), (0, 2, 3))
+
+
+# --- what is no text yet ---
+
+
+MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "w11 w12"}]
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [MESSAGES, MESSAGES[0], [MESSAGES, MESSAGES], {"messages": MESSAGES}, [{"messages": MESSAGES}]],
+    ids=["messages", "one message", "chats", "mapping", "mappings"],
+)
+def test_chat_messages_need_their_template(chat):
+    says = r"got chat messages .*tokenizer.apply_chat_template\(messages, tokenize=True, add_generation_prompt=True\)"
+    with pytest.raises(InputError, match=says):
+        as_list(chat)

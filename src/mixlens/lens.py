@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import base_model, position_limit, spec_for, unwrap
+from mixlens.architectures import base_model, position_limit, spec_for
 from mixlens.attribute import ATTRIBUTIONS
-from mixlens.attribute.readout import Head, targets_of, task_of
+from mixlens.attribute.readout import targets_of
+from mixlens.capture.offload import device_of
 from mixlens.capture.text import Tokens, as_list, encode
 from mixlens.comparison import compare
-from mixlens.errors import InputError, ModelError, UnknownOption
+from mixlens.errors import InputError, UnknownOption
+from mixlens.heads import head_of
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.process import settled
 from mixlens.results import Attribution, Comparison, LayerMaps
@@ -22,15 +24,18 @@ from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, withi
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
-from mixlens.selfcheck import Check, pad_id, pooled_rows, self_check
+from mixlens.selfcheck import Check, pad_id, self_check
+from mixlens.wrappers import taken_apart
 
 
 @settled
 def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
-    """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer.
+    """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer (or its name).
 
+    The model in a pipeline, Trainer, SentenceTransformer, CrossEncoder, PEFT or DataParallel wrapper is taken out.
     Without a model: the embedded sentiment classifier, offline; "mixlens:NAME" names another of `mixlens.embedded`.
-    `options` go to `from_pretrained` (dtype, device_map, revision ...). The model is checked (see `Lens.check`) and
+    `options` go to `from_pretrained` (dtype, device_map, revision, gguf_file ...). No code of a folder runs unless
+    `trust_remote_code=True`. The model is checked (see `Lens.check`) and
     never changed. Raises ModelError and its kin.
     """
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
@@ -48,19 +53,14 @@ class Lens:
 
     @settled
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
-        self.model = unwrap(model)
-        if any(p.is_inference() for p in self.model.parameters()):
-            raise ModelError(
-                "expected weights that can be differentiated, these were made under torch.inference_mode(); load the "
-                "model outside of it (a lens may be used inside)"
-            )
-        self.tokenizer = tokenizer
+        given = taken_apart(model, tokenizer)
+        self.model, self.tokenizer = given.model, given.tokenizer
         self.spec = spec_for(self.model.config)
         self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
         self.limit = position_limit(self.model)
         self._check = self.check().require()
-        self._checked_as = self.model.dtype, self.model.device
-        self.head = self._head()
+        self._checked_as = self.model.dtype, device_of(self.model)
+        self.head = head_of(self.model, self.spec, self.tokenizer, self._check.causal, given.pooled)
 
     @settled
     def check(self) -> Check:
@@ -208,7 +208,7 @@ class Lens:
     @settled
     def _check_again(self) -> None:
         """What held in float32 need not hold after `lens.model.half()`. Raises SelfCheckFailed, NotFinite."""
-        now = self.model.dtype, self.model.device
+        now = self.model.dtype, device_of(self.model)
         if now != self._checked_as:
             self._check = self.check().require()
             self._checked_as = now  # behind the check: one that failed fails at the next call too
@@ -216,9 +216,14 @@ class Lens:
     def _encode(self, text: Any, truncate: bool) -> tuple[list[Tokens], bool]:
         self._check_again()  # here, where every call begins: before the work
         data, single = as_list(text)
-        texts = [encode(item, self.tokenizer, self.limit, truncate) for item in data]
+        texts = [encode(item, self.tokenizer, self.limit, truncate, self.head.pad) for item in data]
         size = base_model(self.model).get_input_embeddings().num_embeddings
         for tokens in texts:
+            if self.head.task == "causal" and len(tokens.text) > 1:
+                raise InputError(
+                    "expected one text for a language model, got a pair, which is for classifiers; what follows a "
+                    "prompt and its beginning of an answer is explained by one str, prompt + answer, or by token ids"
+                )
             if max(tokens.ids) >= size:
                 raise InputError(
                     f"expected token ids below {size} (the model's embeddings), got {max(tokens.ids)}; "
@@ -229,29 +234,13 @@ class Lens:
     @settled
     def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
         """Pass encoded texts through the model (see `runners.passes.through`)."""
-        return through(self.model, self.spec, texts, on_block, pad=self.pad, **how)
+        return through(self.model, self.spec, texts, on_block, pad=self.pad, keys=self.head.keys, **how)
 
     def stream(self, texts: Sequence[Tokens], make: Any, **how: Any) -> Iterator[Any]:
         """The same batch by batch, for several functions of a layer (see `runners.passes.stream`)."""
-        return stream(self.model, self.spec, texts, make, pad=self.pad, **how)
+        return stream(self.model, self.spec, texts, make, pad=self.pad, keys=self.head.keys, **how)
 
     @property
     def pad(self) -> int:
         """The token id that fills batches up."""
         return pad_id(self.model, self.tokenizer)
-
-    def _head(self) -> Head:
-        task, config = task_of(self.model), self.model.config
-        labels = {int(i): str(label) for i, label in (getattr(config, "id2label", None) or {}).items()}
-        one_output = task == "sequence" and (len(labels) == 1 or config.problem_type == "regression")
-        return Head(
-            task=task,
-            labels=labels,
-            pooled=pooled_rows(self.model, self.spec) if task == "sequence" else None,
-            causal=self._check.causal,
-            pad=getattr(config, "pad_token_id", None),
-            mask=getattr(self.tokenizer, "mask_token_id", None),
-            tokenizer=self.tokenizer,
-            regression=one_output,
-            multilabel=config.problem_type == "multi_label_classification",
-        )

@@ -1,14 +1,34 @@
-"""A folder or a hub id to a model and its tokenizer; the embedded default without either."""
+"""A folder or a hub id to a model and its tokenizer; the embedded default without either.
+
+What a folder says is not trusted: no code of its own runs unless it is asked for (`trust_remote_code=True`), standard
+input is never read for consent, and whatever is damaged in it is a ModelError with the reason.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mixlens.embedded import DEFAULT, load_embedded
-from mixlens.errors import ModelError, UnknownOption
+from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
 
 _EMBEDDED = "mixlens:"
+# What says where a file is, or who may run code: for configuration, weights and tokenizer alike.
+_SHARED = ("revision", "code_revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
+_VOCABULARY = """tokenizer.json tokenizer.model vocab.txt vocab.json merges.txt spiece.model sentencepiece.bpe.model
+tekken.json bpe.codes source.spm""".split()
+_WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
+_HINTS = {
+    "device": 'say device_map="cuda" or device_map={"": 0}, or load the model yourself and move it',
+    "tokenizer": "pass it as the second argument: mixlens.load(model, tokenizer)",
+    "torch_device": 'say device_map="cuda"',
+    "gpu": 'say device_map="cuda"',
+}
 
 
 def load_named(name: str | None, **options: Any) -> tuple[Any, Any, str]:
@@ -26,42 +46,196 @@ def load_named(name: str | None, **options: Any) -> tuple[Any, Any, str]:
 
 
 def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
-    """Model (with the head that its config names) and tokenizer (None where there is none). Raises ModelError."""
-    import transformers
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    """Model (with the head that its config names) and tokenizer (None where there is none).
+
+    `options` go to `from_pretrained`; those that say where files are go to the tokenizer's too.
+    Raises ModelError, UnknownOption, MissingExtra.
+    """
+    from transformers import AutoConfig
 
     from mixlens.architectures.match import check_config, spec_for
 
-    looks_local = name.startswith((".", "/", "~")) or Path(name).expanduser().exists()
-    where = str(Path(name).expanduser()) if looks_local else name
-    if looks_local and not (Path(where) / "config.json").is_file():
-        what = "a folder without config.json" if Path(where).is_dir() else "no such folder"
+    where, folder, options = _place(name, options)
+    trust = bool(options.pop("trust_remote_code", False))
+    shared = {k: options.pop(k) for k in _SHARED if k in options} | {"trust_remote_code": trust}
+    if "gguf_file" in options:
+        shared["gguf_file"] = options.pop("gguf_file")
+    with _reading(name, "configuration"):
+        config, rest = AutoConfig.from_pretrained(where, return_unused_kwargs=True, **shared, **options)
+    rest = {k: v for k, v in rest.items() if k in options}
+    spec_for(config)  # refuse by name before any weights are read
+    check_config(config)
+    if "gguf_file" not in shared and getattr(config, "quantization_config", None) is not None:
+        del config.quantization_config  # (`check_config` lets nothing pass but floats that a GGUF file was made into)
+    cls = _class(config, trust, "gguf_file" in shared)
+    if folder is not None:
+        with _reading(name, "configuration"):
+            claimed, there = _parameters(cls, config, trust, folder), _bytes(folder)
+        if there and claimed > 4 * there:
+            raise ModelError(
+                f"expected weights of the size that config.json of {name!r} says, got {there:,} bytes for "
+                f"{claimed:,} parameters or more; the configuration belongs to another model, or the weights are "
+                "damaged"
+            )
+    with _reading(name, "weights", options):
+        how: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
+        model, found = cls.from_pretrained(where, config=config, output_loading_info=True, **how)
+    _complete(model, cls, config, found, name)
+    return model.eval(), load_tokenizer(where, name, folder, **shared)
+
+
+def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dict[str, Any]]:
+    """Where a name leads: what `from_pretrained` is given, the local folder (None: the hub), and the options."""
+    options, path = dict(options), Path(name).expanduser()
+    if not (name.startswith((".", "/", "~")) or path.exists()):
+        return name, None, options
+    if path.suffix == ".gguf" and path.is_file() and "gguf_file" not in options:
+        path, options["gguf_file"] = path.parent, path.name
+    folder = path / str(options.get("subfolder") or "")
+    gguf = options.get("gguf_file")
+    if gguf is None and not (folder / "config.json").is_file():
+        held = sorted(one.name for one in folder.glob("*.gguf")) if folder.is_dir() else []
+        what = "a folder without config.json" if folder.is_dir() else "no such folder"
+        if folder.is_file():
+            what = "a file"
+        what += f"; it holds {held[0]}: pass gguf_file={held[0]!r}" if held else ""
         raise ModelError(
             f"expected a folder with a saved model (config.json and weights) or a hub id, got {name!r}: {what}"
         )
-    try:
-        config = AutoConfig.from_pretrained(where)
-        spec_for(config)  # refuse by name before any weights are read
-        check_config(config)
-        named = (getattr(config, "architectures", None) or [""])[0] or ""
-        cls = getattr(transformers, named, AutoModel)
-        model, found = cls.from_pretrained(where, output_loading_info=True, **{"dtype": "auto", **options})
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"expected a folder with a saved model or a reachable hub id, got {name!r}: {_first_line(error)}"
-        ) from error
-    missing = sorted(key for key in found["missing_keys"] if cls is not AutoModel or "pooler" not in key)
+    if gguf is not None and not (folder / str(gguf)).is_file():
+        raise ModelError(f"expected the file {gguf!r} in {str(path)!r}, there is none")
+    return str(path), folder, options
+
+
+def tokenizer_named(name: str) -> Any:
+    """The tokenizer of a folder, a file tokenizer.json or a hub id. Raises ModelError where there is none."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        from transformers import PreTrainedTokenizerFast
+
+        with _reading(name, "tokenizer"):
+            return PreTrainedTokenizerFast(tokenizer_file=str(path))
+    local = name.startswith((".", "/", "~")) or path.exists()
+    found = load_tokenizer(str(path) if local else name, name, path if local else None, trust_remote_code=False)
+    if found is None:
+        raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r}: it has none")
+    return found
+
+
+def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
+    """The tokenizer of a folder or hub id; None where there is none. Raises ModelError where it cannot be read."""
+    from transformers import AutoTokenizer
+
+    if folder is not None and "gguf_file" not in shared and not any((folder / one).is_file() for one in _VOCABULARY):
+        return None  # token ids can still be explained; a text says then that a tokenizer is missing
+    with _reading(name, "tokenizer"):
+        try:
+            return AutoTokenizer.from_pretrained(where, **shared)
+        except OSError:
+            if folder is not None:
+                raise
+            return None  # the hub has none
+
+
+def _class(config: Any, trust: bool, gguf: bool) -> Any:
+    """The class that the configuration names, of transformers or (if trusted) of the folder; else without a head."""
+    import transformers
+
+    named = _named(config)
+    known: Any = getattr(transformers, named, None)
+    whole = isinstance(known, type) and issubclass(known, transformers.PreTrainedModel)
+    if whole and getattr(known, "config_class", None) is not None:
+        return known
+    if trust:
+        for auto, there in (getattr(config, "auto_map", None) or {}).items():
+            if isinstance(there, str) and there.endswith(f".{named}") and hasattr(transformers, auto):
+                return getattr(transformers, auto)
+    return transformers.AutoModelForCausalLM if gguf else transformers.AutoModel
+
+
+def _named(config: Any) -> str:
+    names = getattr(config, "architectures", None)
+    return names[0] if isinstance(names, (list, tuple)) and names and isinstance(names[0], str) else ""
+
+
+def _complete(model: Any, cls: Any, config: Any, found: Mapping[str, Any], name: str) -> None:
+    """Raises ModelError for weights that are missing, of another shape, or of a head that nobody would run."""
+    bare = type(model) is not cls and "ForCausalLM" not in cls.__name__
+    kind = type(model).__name__
+    missing = sorted(key for key in found["missing_keys"] if not bare or "pooler" not in key)
     if missing:
         raise ModelError(
-            f"expected all weights of {cls.__name__} in {name!r}, {len(missing)} are missing ({missing[0]} ...): they "
+            f"expected all weights of {kind} in {name!r}, {len(missing)} are missing ({missing[0]} ...): they "
             "would be random numbers; save the tuned model with its head, or load it yourself and pass it"
         )
+    other = sorted(tuple(one) for one in found.get("mismatched_keys", ()))
+    if other:
+        key, got, wanted = other[0]
+        raise ModelError(
+            f"expected weights of {kind} in {name!r} with the shapes that its config.json says, {len(other)} have "
+            f"others ({key}: {tuple(got)}, not {tuple(wanted)} ...); the configuration belongs to another model"
+        )
+    left = sorted(found.get("unexpected_keys", ()))
+    named = _named(config)
+    if bare and left and named and named != kind:
+        raise ModelError(
+            f"expected a class of transformers in {name!r}, got {named!r}, which it does not have: its weights "
+            f"{left[0]} ... would be left out; load that class yourself and pass mixlens.load(model, tokenizer), or "
+            "transformers' AutoModel of it to see the encoder alone"
+        )
+
+
+def _parameters(cls: Any, config: Any, trust: bool, folder: Path) -> int:
+    """How many numbers a model of this configuration has at least; nothing is allocated for it."""
+    layers, width = getattr(config, "num_hidden_layers", 0), getattr(config, "hidden_size", 0)
+    least = 0 if config.model_type == "albert" else int(layers) * int(width)  # a norm a layer; ALBERT's share theirs
+    if least > 4 * _bytes(folder):
+        return least  # building so many layers, however empty, takes its time
+    with torch.device("meta"):
+        model = cls.from_config(config, trust_remote_code=trust) if hasattr(cls, "from_config") else cls(config)
+    return sum(p.numel() for p in model.parameters())
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for kind in _WEIGHTS for path in folder.glob(kind))
+
+
+@contextmanager
+def _reading(name: str, part: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Whatever goes wrong while a part of a model is read, in one line that names it."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where)
-    except (OSError, ValueError, KeyError, TypeError):
-        tokenizer = None  # token ids can still be explained; a text says then that a tokenizer is missing
-    return model.eval(), tokenizer
+        yield
+    except (MixlensError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except ImportError as error:
+        raise MissingExtra(
+            f"the {part} of {name!r} need a package that is not installed: {first_line(error)}"
+        ) from error
+    except Exception as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if isinstance(error, TypeError) and unknown and unknown[1] in (options or {}):
+            option = unknown[1]
+            hint = _HINTS.get(option, "see from_pretrained of transformers for those it has")
+            raise UnknownOption(f"from_pretrained has no option {option!r}; {hint}") from error
+        raise ModelError(
+            f"expected a folder with a saved model or a reachable hub id, got {name!r}: its {part} cannot be read: "
+            f"{_reason(error)}"
+        ) from error
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _reason(error: Exception) -> str:
+    said = first_line(error)
+    if type(error).__name__ == "UnpicklingError":
+        return "a pickle that is damaged or would run code, which is never done; save the weights as safetensors"
+    if "trust_remote_code" in str(error):
+        return (
+            "it brings code of its own, which is not run unasked; read that code, and pass trust_remote_code=True if "
+            "you trust it"
+        )
+    return said if isinstance(error, OSError) else f"{type(error).__name__}: {said}"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, on one line."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(" ".join(lines[:2] if lines[0].endswith(":") else lines[:1]).split())

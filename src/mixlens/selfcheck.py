@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, base_model, position_limit
+from mixlens.architectures import Spec, base_model, layer_modules, position_limit
 from mixlens.attribute.methods import ATTRIBUTIONS
+from mixlens.capture.offload import device_of, let_go, state
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.shadow import implementation, shadow
 from mixlens.decompose import Block, LayerCheck, residuals
@@ -65,8 +66,13 @@ class Check:
 
 
 def accepts(model: Any) -> frozenset[str]:
-    """The argument names of a model's forward."""
-    return frozenset(inspect.signature(model.forward).parameters)
+    """The names of what a model's forward takes; one that takes any hands them on to the model without heads."""
+    taken = inspect.signature(getattr(model.forward, "_torchdynamo_orig_callable", model.forward)).parameters
+    names = frozenset(name for name, one in taken.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
+    base = base_model(model)
+    if base is not model and any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return names | accepts(base)
+    return names
 
 
 def pad_id(model: Any, tokenizer: Any = None) -> int:
@@ -82,7 +88,7 @@ def probe_inputs(model: Any) -> dict[str, Tensor]:
     n = max(2, min(PROBE_TOKENS, position_limit(model) or PROBE_TOKENS))
     pad, draw = pad_id(model), torch.Generator("cpu").manual_seed(0)
     ids = torch.randint(0, size, (1, n), generator=draw, dtype=torch.int64, device="cpu")
-    ids = torch.where(ids == pad, (pad + 1) % size, ids).to(model.device)
+    ids = torch.where(ids == pad, (pad + 1) % size, ids).to(device_of(model))
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
@@ -112,7 +118,10 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
         causal = visible is not None and not bool(visible.triu(1).any())
 
     got = run(model, spec, inputs, look).last_hidden_state
-    real = base_model(shadow(model, _reference(model)))(**inputs).last_hidden_state
+    plain = base_model(shadow(model, _reference(model)))
+    for layer in layer_modules(plain, spec):
+        layer.register_forward_hook(lambda module, args, out: let_go(module))
+    real = plain(**inputs).last_hidden_state
     if not bool(torch.isfinite(real).all()):
         raise not_finite(model, "the last layer")
     off = float((got - real).abs().max() / real.abs().max().clamp_min(1e-30))
@@ -148,7 +157,8 @@ def supports(spec: Spec) -> dict[str, str | None]:
 
 def bad_weights(model: Any) -> list[str]:
     """The parameters that hold NaN or infinity."""
-    return [n for n, p in model.named_parameters() if not bool(torch.isfinite(p).all())]
+    known = {name for name, _ in model.named_parameters()}
+    return [n for n, p in state(model).items() if n in known and not bool(torch.isfinite(p).all())]
 
 
 def not_finite(model: Any, where: str) -> NotFinite:
@@ -163,23 +173,3 @@ def not_finite(model: Any, where: str) -> NotFinite:
         f"expected finite numbers, {where} gives NaN or infinity though all weights are finite; "
         "load the model in float32 (half precision overflows)"
     )
-
-
-def pooled_rows(model: Any, spec: Spec) -> Literal["first", "last", "mean"] | None:
-    """Which rows of the last layer a classifier's head reads, seen from the gradient of its output; None: others."""
-    last = layer_count(model, spec) - 1
-    leaves: list[Tensor] = []
-
-    def cut(seen: LayerPass) -> Tensor | None:
-        if seen.index != last or seen.y is None:
-            return None
-        leaves.append(seen.y.detach().requires_grad_())
-        return leaves[0]
-
-    with torch.enable_grad():
-        logits = run(model, spec, probe_inputs(model), cut, heads=True).logits
-        (leaf,) = leaves
-        (gradient,) = torch.autograd.grad(logits.float().pow(2).sum(), leaf, allow_unused=True, materialize_grads=True)
-    read = gradient[0].abs().sum(-1).gt(0).nonzero().flatten().tolist()
-    n = leaf.shape[1]
-    return "first" if read == [0] else "last" if read == [n - 1] else "mean" if len(read) == n else None

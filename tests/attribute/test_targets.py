@@ -8,8 +8,11 @@ import torch
 import mixlens
 from mixlens import Target
 from mixlens.attribute.objective import quantity
+from mixlens.attribute.readout import answer, reading
+from mixlens.attribute.spans import best_span
 from mixlens.errors import TargetError
 from models import families
+from models.words import tokenizer
 
 N = 6
 METHODS = ["grad_x_input", "attcat", "attention_rollout", "blank_out", "deeplift", "hta"]
@@ -201,15 +204,68 @@ def test_without_a_target_it_is_the_prediction(name, head):
     assert torch.equal(got.scores, again.scores)
 
 
-def test_question_answering_takes_the_best_start_and_end():
+def answered(starts, ends, data, **settings):
+    """What a head with these logits at each token is explained to answer."""
+    model = question_model()
+    with torch.no_grad():
+        model.qa_outputs.weight.zero_()
+        model.qa_outputs.bias.zero_()
+    lens = mixlens.load(model, tokenizer())
+    tokens = lens._encode(data, False)[0][0]
+    z = tuple(torch.tensor([t.get(i, 0.0) for i in range(len(tokens))], dtype=torch.float64) for t in (starts, ends))
+    return answer(lens.head, reading(lens.head, tokens, Target()), z)
+
+
+PAIR = ("w11 w12", "w13 w14 w15 w16")  # [CLS] 1 2 [SEP] 4 5 6 7 [SEP]
+BERT_IDS = [families.CLS, 11, 12, families.SEP, 13, 14, 15, 16, families.SEP]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PAIR,
+        BERT_IDS,
+        {"input_ids": BERT_IDS, "token_type_ids": [0] * 4 + [1] * 5},
+    ],
+    ids=["pair", "ids", "ids with types"],
+)
+@pytest.mark.parametrize(
+    ("starts", "ends", "span"),
+    [
+        ({6: 9.0, 4: 8.0}, {5: 9.0, 7: 1.0}, (4, 5)),  # each alone: an end before its start
+        ({1: 9.0, 5: 3.0}, {2: 9.0, 6: 3.0}, (5, 6)),  # in the question
+        ({0: 9.0, 5: 3.0}, {0: 9.0, 5: 3.0}, (5, 5)),  # [CLS]: no answer
+        ({4: 3.0}, {8: 9.0, 7: 3.0}, (4, 7)),  # [SEP]
+    ],
+)
+def test_question_answering_takes_the_best_span_of_the_context(data, starts, ends, span):
+    got = answered(starts, ends, data)
+    assert got.target.position == span == got.said["answer"] == got.indices
+    z = [torch.tensor([t.get(i, 0.0) for i in range(9)]).double() for t in (starts, ends)]
+    p = float(z[0].softmax(0)[span[0]] * z[1].softmax(0)[span[1]])
+    assert got.said["probability"] == pytest.approx(p)
+
+
+def test_an_answer_has_at_most_15_tokens():
+    context = " ".join(f"w{i}" for i in range(20, 40))
+    assert answered({4: 5.0}, {18: 3.0, 19: 4.0}, ("w11 w12", context)).target.position == (4, 18)
+
+
+def test_the_best_span_is_explained():
     model, ids = question_model(), ids_of()
     got = explain(mixlens.load(model), ids, "grad_x_input")
     with torch.no_grad():
         out = model(input_ids=torch.tensor([ids]))
-    start, end = int(out.start_logits.argmax()), int(out.end_logits.argmax())
+    total = out.start_logits[0, :, None] + out.end_logits[0]
+    start, end = max(((i, j) for i in range(N) for j in range(i, N)), key=lambda at: total[at])
     assert got.target.position == (start, end) and got.meta["answer"] == (start, end)
     by_hand = hand_gradient(model, ids, lambda o: o.start_logits[0, start] + o.end_logits[0, end])
     torch.testing.assert_close(got.scores, by_hand, rtol=1e-8, atol=1e-11)
+
+
+def test_an_answer_needs_a_context():
+    with pytest.raises(TargetError, match="expected a context with the answer in it, got none"):
+        best_span(torch.zeros(3), torch.zeros(3), ())
 
 
 def test_question_answering_without_a_token_of_the_answer():
@@ -322,6 +378,37 @@ def test_the_suggestion_is_one_that_works():
     assert lens.attribute(ids_of(), "grad_x_input", target=" film").target.index == 7
 
 
+class Blanks(BytePair):
+    """The same word with and without a blank before it, as byte-level BPE and SentencePiece write it."""
+
+    blank = "\u0120"
+
+    def get_vocab(self):
+        return {"film": 7, f"{self.blank}film": 8}
+
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [8] if text.startswith(" ") else [7]}
+
+    def convert_ids_to_tokens(self, ids):
+        names = {i: piece for piece, i in self.get_vocab().items()}
+        return names.get(ids, str(ids)) if isinstance(ids, int) else [names.get(i, str(i)) for i in ids]
+
+
+@pytest.mark.parametrize("blank", ["\u0120", "\u2581"])
+def test_the_word_with_a_blank_is_named_where_it_is_likelier(blank):
+    lens = mixlens.load(families.model("gpt2", "causal"), type("Its", (Blanks,), {"blank": blank})())
+    ids = ids_of()
+    with torch.no_grad():
+        p = lens.model(torch.tensor([ids])).logits[0, -1].softmax(-1)
+    likelier, other = ("film", f"{blank}film") if p[7] > p[8] else (f"{blank}film", "film")
+    (said,) = lens.attribute(ids, "grad_x_input", target=other).meta["warnings"]
+    assert said.startswith(f"{other!r} was taken as the token {other!r}") and f"pass {likelier!r}" in said
+    for target in (likelier, 7, 8, None):
+        assert "warnings" not in lens.attribute(ids, "grad_x_input", target=target).meta
+    (foil,) = lens.attribute(ids, "alti", target=Target(30, foil=other)).meta["warnings"]
+    assert foil == said
+
+
 @pytest.mark.parametrize(
     ("name", "head", "settings", "target", "message"),
     [
@@ -350,7 +437,11 @@ def test_targets_there_are_not(name, head, settings, target, message):
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [(1, "got a label or token"), (Target(position=2), r"expected position=\(start, end\)")],
+    [
+        (1, "got a label or token"),
+        (Target(position=2), r"expected position=\(start, end\)"),
+        (Target(position=(4, 1)), r"expected an answer that starts before it ends, got position=\(4, 1\)"),
+    ],
 )
 def test_question_answering_takes_two_positions(target, message):
     with pytest.raises(TargetError, match=message):

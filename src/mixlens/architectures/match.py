@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from mixlens.architectures.families import SPECS
@@ -53,8 +54,22 @@ def unwrap(model: Any) -> Any:
 
 
 def base_model(model: Any) -> Any:
-    """The part without heads (`model.bert`, `model.transformer` ...)."""
-    return model.base_model
+    """The part without heads (`model.bert`, `model.transformer` ...), whatever a class of one's own calls it."""
+    base = model.base_model
+    config: Any = type(model.config)
+    kind = _base_class(config) if base is model else None
+    if kind is None or isinstance(model, kind):
+        return base
+    inside = [module for module in model.modules() if isinstance(module, kind)]
+    return inside[0] if len(inside) == 1 else base
+
+
+@cache
+def _base_class(config: Any) -> Any:
+    """transformers' class without heads for a class of configurations."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    return MODEL_MAPPING.get(config, None)
 
 
 def submodule(module: Any, path: str) -> Any:
@@ -91,11 +106,16 @@ def check_config(config: Any) -> None:
     """Every key that differs from its class's default must be handled. Raises UnsupportedConfig."""
     mine, default = config.to_dict(), type(config)().to_dict()
     for key, value in mine.items():
-        if key in GONE and value != GONE[key]:
+        if key in GONE and value != GONE[key] and not _floats(key, value):
             raise _unsupported(config, key, value, GONE[key])
         # Keys that the class does not know cannot change what it computes.
         if key in default and key not in HANDLED and value != default[key]:
             raise _unsupported(config, key, value, default[key])
+
+
+def _floats(key: str, value: Any) -> bool:
+    """Whether a quantisation is one that is undone on loading: what a GGUF file held are plain floats then."""
+    return key == "quantization_config" and isinstance(value, dict) and value.get("quant_method") == "gguf"
 
 
 def _unsupported(config: Any, key: str, value: Any, default: Any) -> UnsupportedConfig:

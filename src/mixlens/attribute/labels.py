@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from mixlens.errors import TargetError, did_you_mean
 
+BLANKS = ("\u0120", "\u2581")  # how byte-level BPE and SentencePiece write the blank before a word
+
 if TYPE_CHECKING:
     from mixlens.attribute.readout import Head
 
@@ -18,15 +20,18 @@ def find(head: Head, what: str | int, count: int) -> int:
             raise TargetError(f"expected a {kind} index of 0 to {count - 1}, got {what}")
         return what
     if kind == "label":
-        by_name = {label: i for i, label in head.labels.items()}
-        folded = {label.casefold(): i for label, i in by_name.items()}
-        if what in by_name:
-            return by_name[what]
-        if what.casefold() in folded:
-            return folded[what.casefold()]
-        if what.isdecimal() and int(what) < count:
-            return int(what)
-        raise TargetError(f"no label {what!r}{did_you_mean(what, by_name)}")
+        known = [(i, label) for i, label in head.labels.items() if i < count]
+        for found in (
+            [i for i, label in known if label == what],
+            [i for i, label in known if label.casefold() == what.casefold()],
+            [int(what)] if what.isdecimal() and int(what) < count else [],
+        ):
+            if len(found) > 1:
+                which = " and ".join(str(i) for i in found)
+                raise TargetError(f"expected a label of one class, {what!r} names classes {which}; pass the index")
+            if found:
+                return found[0]
+        raise TargetError(f"no label {what!r}{did_you_mean(what, (label for _, label in known))}")
     if head.tokenizer is None:
         raise TargetError(f"a target token needs a tokenizer; pass its id instead of {what!r}")
     at = head.tokenizer.convert_tokens_to_ids(what)  # (the vocabulary as a dictionary takes longer than a pass)
@@ -39,6 +44,17 @@ def find(head: Head, what: str | int, count: int) -> int:
     whole = next((w for w in (f" {what}", what.strip(), what.lower()) if w != what and _one_token(head, w)), None)
     hint = f"did you mean {whole!r}, which is one?" if whole else "use one of them, or a word that is one token"
     raise TargetError(f"expected a target of one token, {what!r} is {len(ids)}: {pieces}; {hint}")
+
+
+def sibling(head: Head, index: int) -> int | None:
+    """The token that is the same letters with a blank before them, or without; None where there is none."""
+    piece = head.tokenizer.convert_ids_to_tokens([index])[0]
+    for blank in BLANKS:
+        other = piece.removeprefix(blank) if piece.startswith(blank) else blank + piece
+        at = head.tokenizer.convert_tokens_to_ids(other) if other else None
+        if isinstance(at, int) and at != index and head.tokenizer.convert_ids_to_tokens([at])[0] == other:
+            return at
+    return None
 
 
 def _one_token(head: Head, what: str) -> bool:

@@ -9,50 +9,46 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.attribute.labels import find, name
+from mixlens.attribute.labels import find, name, sibling
 from mixlens.attribute.objective import quantity
+from mixlens.attribute.outputs import Key
+from mixlens.attribute.spans import best_span, context_of
 from mixlens.attribute.target import Quantity, Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, TargetError, UnknownOption
 
 Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
 Rows = int | Literal["mean", "max"]
-
-_ENDINGS: tuple[tuple[str, Task], ...] = (
-    ("ForSequenceClassification", "sequence"),
-    ("ForTokenClassification", "token"),
-    ("ForMaskedLM", "masked"),
-    ("ForCausalLM", "causal"),
-    ("LMHeadModel", "causal"),
-    ("ForQuestionAnswering", "question"),
-)
-
-
-def task_of(model: Any) -> Task:
-    """The task of a model by the name of its class (transformers' naming scheme)."""
-    name = type(model).__name__
-    return next((task for ending, task in _ENDINGS if name.endswith(ending)), "none")
+Pooled = Literal["first", "last", "mean"]
 
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of a model's head. `pooled`: the rows that a sequence classifier was seen to read."""
+    """What is known of a model's head.
+
+    `keys`: where its logits stand in the model's output. `pooled`: the rows that a sequence classifier was seen to
+    read. `unread`: what came out where no logits are known among it.
+    """
 
     task: Task
     labels: Mapping[int, str]
-    pooled: Literal["first", "last", "mean"] | None = None
+    pooled: Pooled | None = None
     causal: bool = False
     pad: int | None = None
     mask: int | None = None
     tokenizer: Any = None
     regression: bool = False
     multilabel: bool = False
+    keys: tuple[Key, ...] = ()
+    unread: str | None = None
 
     @property
     def in_words(self) -> str:
         """What it is, for messages."""
         if self.regression:
             return "a regression head"
+        if self.unread is not None:
+            return f"a head whose output is not understood ({self.unread})"
         return "a model without a head" if self.task == "none" else f"a {self.task} head"
 
 
@@ -67,6 +63,7 @@ class Reading:
     at: int
     answered: bool  # the head has an answer there
     target: Target  # what is asked about this text
+    context: tuple[int, ...] = ()  # the tokens that an extracted answer may be made of
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,7 @@ class Answer:
     said: Mapping[str, Any]
     independent: bool = False  # each class has its own sigmoid
     regression: bool = False  # outputs without probabilities
+    warnings: tuple[str, ...] = ()  # what the reader of the explanation should know about the target
 
     def chosen(self, of: Quantity) -> Quantity:
         """What was asked for, else `of`, else (a regression head) the output itself."""
@@ -131,7 +129,7 @@ def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> 
     """Where a text's answer stands. Raises TargetError, UnknownOption."""
     row = None if readout is None else _override(readout, len(tokens))
     if head.task == "question":
-        return Reading(row, 0, True, target)
+        return Reading(row, 0, True, target, context_of(tokens))
     if head.task not in ("masked", "causal", "token"):
         if target.position is not None:
             raise TargetError(
@@ -235,8 +233,23 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     }
     if foil is not None:
         said["foil_probability"] = float(p[foil])
-    return Answer(
-        replace(target, index=index, label=name(head, index), foil_index=foil), (index,), rows, said, head.multilabel
+    full = replace(target, index=index, label=name(head, index), foil_index=foil)
+    asked = [(target.what, index), (target.foil, foil)]
+    warnings = tuple(w for what, i in asked if (w := _likelier_with_blank(head, what, i, p)) is not None)
+    return Answer(full, (index,), rows, said, head.multilabel, warnings=warnings)
+
+
+def _likelier_with_blank(head: Head, what: Any, index: int | None, p: Tensor) -> str | None:
+    """A warning where a token was asked for by its letters, and the one with (or without) a blank is likelier."""
+    if head.task not in ("masked", "causal") or not isinstance(what, str) or index is None:
+        return None
+    other = sibling(head, index)
+    if other is None or other >= len(p) or p[other] <= p[index]:
+        return None
+    mine, its = name(head, index), name(head, other)
+    return (
+        f"{what!r} was taken as the token {mine!r} (probability {float(p[index]):.2g}); {its!r}, which differs by the "
+        f"blank before it, is likelier here ({float(p[other]):.2g}): pass {its!r} if you meant that"
     )
 
 
@@ -256,15 +269,17 @@ def _output(head: Head, target: Target, rows: tuple[Rows, ...], z: Tensor) -> An
 
 
 def _span(read: Reading, logits: tuple[Tensor, ...]) -> Answer:
-    """Extractive question answering: the argmax of start and of end, or the positions asked for; both rows."""
+    """Extractive question answering: the likeliest span of the context, or the positions asked for; both rows."""
     target = read.target
     if target.what is not None or target.foil is not None:
         raise TargetError("expected mixlens.Target(position=(start, end)) for question answering, got a label or token")
     n = len(logits[0])
-    ends = target.position if target.position is not None else tuple(int(z.argmax()) for z in logits)
+    ends = target.position if target.position is not None else best_span(logits[0], logits[1], read.context)
     if not isinstance(ends, tuple) or len(ends) != 2:
         raise TargetError(f"expected position=(start, end) for question answering, got {target.position!r}")
     start, end = (_in_range(i, n) for i in ends)
+    if start > end:
+        raise TargetError(f"expected an answer that starts before it ends, got position={target.position!r}")
     rows: tuple[Rows, ...] = (start, end) if read.row is None else (read.row,)
     said = {"answer": (start, end), "probability": float(logits[0].softmax(-1)[start] * logits[1].softmax(-1)[end])}
     return Answer(replace(target, position=(start, end), label=f"tokens {start} to {end}"), (start, end), rows, said)

@@ -28,7 +28,9 @@ def buckets(texts: Sequence[Tokens], size: BatchSize) -> Iterator[list[int]]:
 def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[str]) -> dict[str, Tensor]:
     """Model inputs (text, token), padded on the right, where padding moves no token's position.
 
-    `accepts`: the names that the model's forward takes. Raises InputError for inputs that it would not see.
+    `accepts`: the names that the model's forward takes. Token types that it does not take are left out, as it would
+    ignore them (tokenizers hand them out whatever the model); positions are asked for, so they are refused.
+    Raises InputError.
     """
     width = max(len(t) for t in texts)
     rows = {
@@ -39,9 +41,8 @@ def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[s
         if not any(name in t.inputs for t in texts):
             continue
         if name not in accepts:
-            # A tokenizer may be made for a sibling (BERT's with DistilBERT): all-zero types say nothing.
-            if any(any(t.inputs.get(name, ())) for t in texts):
-                raise InputError(f"the model takes no {name}, got some that are not 0; leave them out")
+            if name == "position_ids":
+                raise InputError("the model takes no position_ids, got some; leave them out")
             continue
         if name == "position_ids" and not all(name in t.inputs for t in texts):
             raise InputError("expected position_ids for all texts of a batch or for none")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mixlens.architectures import Spec, base_model, layer_modules, submodule
 from mixlens.capture.attention import NAME, RECORDER, Call
+from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow
 from mixlens.errors import SelfCheckFailed
 
@@ -132,6 +133,7 @@ def run(
             layer.forward = passed_by(layer.forward)
         layer.register_forward_pre_hook(enter, with_kwargs=True)
         layer.register_forward_hook(leave, with_kwargs=True)
+        layer.register_forward_hook(lambda module, args, out: let_go(module))
         submodule(layer, spec.out).register_forward_hook(keep_attn)
         for role, path in spec.norms.items():
             submodule(layer, path).register_forward_hook(keep_norm(role))

@@ -9,11 +9,15 @@ change or point at a module with goes through `copy.deepcopy`, whose memo then k
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from functools import cache
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
+
+from mixlens.capture.offload import offloaded, take_over
 
 _HOOKS = frozenset(
     "_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks "
@@ -24,13 +28,21 @@ _UNCHANGING: frozenset[type] = frozenset(
     (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 )
 _UNCHANGING |= {FunctionType, BuiltinFunctionType, type}
+_ELSEWHERE = frozenset(("forward", "_old_forward", "_hf_hook"))  # of a module whose weights are kept elsewhere
 _SHALLOW = frozenset(("_parameters", "_buffers", "_non_persistent_buffers_set"))
+_COMPILED = "_compiled_call_impl"  # of `module.compile()`; of the wrapper and of a forward, where the plain one is:
+_WRAPPED, _PLAIN = "_orig_mod", "_torchdynamo_orig_callable"
+# What a configuration may ask for beside the answer: a cache would keep every layer's keys and values.
+_PLAINLY = {"use_cache": False, "return_dict": True, "output_hidden_states": False, "output_attentions": False}
 _COPYING = ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__")
 
 
 def shadow(model: Any, attention: str) -> Any:
-    """A copy of the module tree, in eval mode, that shares all tensors; `attention` names its implementation."""
-    modules = list(model.modules())
+    """A copy of the module tree, in eval mode, that shares all tensors; `attention` names its implementation.
+
+    What was compiled is its plain self in the copy: compiled code knows neither the copy nor its hooks.
+    """
+    modules = [module for module in model.modules() if not _is_wrapper(module)]
     memo: dict[int, Any] = {}
     rest: list[tuple[dict[str, Any], str, Any]] = []  # attributes that may change, or point at something that does
     for module in modules:
@@ -47,29 +59,76 @@ def shadow(model: Any, attention: str) -> Any:
         own.update(held)
         own["training"] = False
         for name, value in held.items():
-            if type(value) in _UNCHANGING:
+            if name == _COMPILED:
+                del own[name]
+            elif type(value) in _UNCHANGING and name != "forward":
                 continue
-            if name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
+            elif name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
                 own[name] = type(value)()
+            elif name in _ELSEWHERE and offloaded(module) is not None:
+                continue
+            elif name == "forward":
+                _put_forward(own, module, value, rest)
             elif name in _SHALLOW:
                 own[name] = type(value)(value)
             elif isinstance(value, torch.Tensor):
                 memo[id(value)] = value
             else:
                 rest.append((own, name, value))
+    wrapped = [module for module in model.modules() if _is_wrapper(module)]
+    memo.update((id(module), memo[id(plain)]) for module in wrapped if id(plain := _unwrapped(module)) in memo)
     for own, name, value in rest:
         if name == "_modules":
-            own[name] = {key: _twin(child, memo) for key, child in value.items()}
+            own[name] = {key: _twin(_unwrapped(child), memo) for key, child in value.items()}
         else:
-            own[name] = copy.deepcopy(value, memo)
+            own[name] = _copied(value, memo)
     twins = [_twin(module, memo) for module in modules]
     for twin in twins:
         vars(twin)["training"] = False
+    kept = [(twin, offloaded(module)) for twin, module in zip(twins, modules, strict=True)]
+    take_over((twin, record) for twin, record in kept if record is not None)
     for config in _configs(twins):
         config._attn_implementation_internal = attention
-        if getattr(config, "use_cache", False):
-            config.use_cache = False  # a cache would keep every layer's keys and values
+        for key, plain in _PLAINLY.items():
+            if getattr(config, key, plain) != plain:
+                setattr(config, key, plain)
     return twins[0]
+
+
+def _is_wrapper(module: Any) -> bool:
+    return type(module).__name__ == "OptimizedModule" and _WRAPPED in module._modules
+
+
+def _unwrapped(module: Any) -> Any:
+    """The module that `torch.compile(module)` was made of."""
+    while module is not None and _is_wrapper(module):
+        module = module._modules[_WRAPPED]
+    return module
+
+
+def _put_forward(own: dict[str, Any], module: Any, value: Any, rest: list[tuple[dict[str, Any], str, Any]]) -> None:
+    """A forward of a module's own: the class's where it is that one compiled, else the plain one, the copy's."""
+    while getattr(value, _PLAIN, None) is not None:
+        value = getattr(value, _PLAIN)
+    kind: Any = type(module)
+    if getattr(value, "__self__", None) is module and value.__func__ is kind.forward:
+        del own["forward"]
+    elif type(value) not in _UNCHANGING:
+        rest.append((own, "forward", value))
+    else:
+        own["forward"] = value
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy, without the handles of hooks, which the copy has none of; shared where it cannot be copied."""
+    if isinstance(value, RemovableHandle):
+        return RemovableHandle(OrderedDict())
+    if type(value) is list and value and all(isinstance(one, RemovableHandle) for one in value):
+        return []
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # a lock, a file, a generator: nothing that a forward pass changes
+        return value
 
 
 def _twin(module: Any, memo: dict[int, Any]) -> Any:

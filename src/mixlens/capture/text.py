@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +12,7 @@ from mixlens.errors import EmptyInput, InputError, TooLong
 
 Span = tuple[int, int, int]  # which text of a pair, first character, one past the last
 PER_TOKEN = ("token_type_ids", "position_ids")  # inputs with one number a token that go along with the ids
+MASKED = "masked"  # of a text of `as_list`: a mask said what is padding, and it is gone
 IGNORED = ("special_tokens_mask", "offset_mapping", "overflow_to_sample_mapping", "length", "labels")
 
 
@@ -39,6 +41,7 @@ class Tokens:
     groups: tuple[int | None, ...] | None = None  # the caller's own words, where a `Words` came in
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # token types, positions
     dropped: int = 0  # tokens cut off because the caller asked for truncation
+    padded: int = 0  # padding at an end of ids that came without a mask: it is read as text
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -47,6 +50,7 @@ class Tokens:
 def as_list(data: Any) -> tuple[list[Any], bool]:
     """The texts in `data`, and whether it was a single one (so that one result goes back)."""
     if isinstance(data, Mapping):
+        _refuse_messages([data])
         rows = _rows(data)
         return rows, len(rows) == 1
     if isinstance(data, (str, Words)):
@@ -58,6 +62,7 @@ def as_list(data: Any) -> tuple[list[Any], bool]:
     if isinstance(data, Sequence) and not isinstance(data, bytes):
         if len(data) == 0:
             raise EmptyInput("expected a text or a list of texts, got an empty list; pass at least one text")
+        _refuse_messages(data)
         if all(_is_id(t) for t in data):
             return [[int(t) for t in data]], True
         return [row for item in data for row in _item(item)], False
@@ -65,6 +70,21 @@ def as_list(data: Any) -> tuple[list[Any], bool]:
         "expected a str, a (premise, hypothesis) tuple, mixlens.Words([...]), a list of token ids, a mapping of "
         f"model inputs or a list of those, got {type(data).__name__}"
     )
+
+
+def _refuse_messages(data: Sequence[Any]) -> None:
+    """Raises InputError for the messages of a chat, or a list of chats."""
+    first: Any = data[0]
+    if isinstance(first, Mapping) and "messages" in first:
+        first = first["messages"]
+    if isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if isinstance(first, Mapping) and "role" in first and "input_ids" not in first:
+        raise InputError(
+            f"expected texts or token ids, got chat messages (with the keys {sorted(map(str, first))}); apply the "
+            "tokenizer's chat template and explain what it gives: tokenizer.apply_chat_template(messages, "
+            "tokenize=True, add_generation_prompt=True)"
+        )
 
 
 def _is_id(value: Any) -> bool:
@@ -85,14 +105,17 @@ def _item(item: Any) -> list[Any]:
     return as_list(item)[0]
 
 
-def encode(data: Any, tokenizer: Any, limit: int | None = None, truncate: bool = False) -> Tokens:
+def encode(
+    data: Any, tokenizer: Any, limit: int | None = None, truncate: bool = False, pad: int | None = None
+) -> Tokens:
     """One text (see `as_list`) to `Tokens`.
 
-    `limit` is the number of positions of the model; a longer text is a `TooLong` error unless `truncate`.
+    `limit` is the number of positions of the model; a longer text is a `TooLong` error unless `truncate`. `pad`: the
+    model's padding token, where the tokenizer has none.
     Raises EmptyInput, TooLong or InputError.
     """
     if isinstance(data, (Mapping, list)):
-        tokens = _from_ids(data, tokenizer)
+        tokens = _from_ids(data, tokenizer, pad)
         if truncate and limit is not None and len(tokens) > limit:
             raise InputError(f"token ids are never cut: got {len(tokens)}, the model takes {limit}; cut them yourself")
     else:
@@ -216,7 +239,7 @@ def _place(i: int) -> str:
     return f"the {('first', 'second')[i]} of the pair"
 
 
-def _from_ids(data: Any, tokenizer: Any) -> Tokens:
+def _from_ids(data: Any, tokenizer: Any, model_pad: int | None) -> Tokens:
     inputs = data if isinstance(data, Mapping) else {"input_ids": data}
     if not all(_is_id(i) for i in inputs["input_ids"]):
         raise InputError(f"expected token ids (whole numbers), got {list(inputs['input_ids'])!r:.80}")
@@ -228,6 +251,7 @@ def _from_ids(data: Any, tokenizer: Any) -> Tokens:
     known = set(getattr(tokenizer, "all_special_ids", ()) or ())
     known -= {getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)}
     pad = getattr(tokenizer, "pad_token_id", None)
+    pad = model_pad if pad is None else pad
     if pad is not None and all(i == pad for i in ids):
         raise EmptyInput(f"expected at least one real token, got only padding ({pad})")
     pieces = tokenizer.convert_ids_to_tokens(list(ids)) if tokenizer is not None else [str(i) for i in ids]
@@ -236,7 +260,17 @@ def _from_ids(data: Any, tokenizer: Any) -> Tokens:
         pieces=tuple(p if p is not None else str(i) for p, i in zip(pieces, ids, strict=True)),
         special=tuple(i in known for i in ids),
         inputs={k: tuple(int(v) for v in inputs[k]) for k in PER_TOKEN if k in inputs},
+        padded=0 if MASKED in inputs else _padding(ids, pad, tokenizer),
     )
+
+
+def _padding(ids: tuple[int, ...], pad: int | None, tokenizer: Any) -> int:
+    """How many tokens at the ends are padding. One alone is none where the padding token also ends texts (GPT-2's)."""
+    if pad is None:
+        return 0
+    count = sum(len(list(takewhile(lambda i: i == pad, end))) for end in (ids, reversed(ids)))
+    ends = [getattr(tokenizer, f"{role}_token_id", None) for role in ("bos", "cls", "eos", "sep")]
+    return 0 if count == 1 and (tokenizer is None or pad in ends) else count
 
 
 def _rows(data: Mapping[str, Any]) -> list[dict[str, list[Any]]]:
@@ -257,11 +291,12 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, list[Any]]]:
     rows = []
     for b in range(len(table["input_ids"])):
         row = {k: v[b] for k, v in table.items()}
+        told = "attention_mask" in row
         mask = row.pop("attention_mask", [1] * len(row["input_ids"]))
         kept = [i for i, m in enumerate(mask) if m]
         if kept and kept[-1] - kept[0] + 1 != len(kept):
             raise InputError(f"expected padding at one side only, got the attention mask {mask}")
-        rows.append({k: [v[i] for i in kept] for k, v in row.items()})
+        rows.append({**{k: [v[i] for i in kept] for k, v in row.items()}, **({MASKED: []} if told else {})})
     return rows
 
 

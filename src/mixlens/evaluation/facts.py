@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mixlens.capture.offload import device_of, state
 from mixlens.decompose.compiled import lanes
 from mixlens.errors import RunChanged
 
@@ -52,7 +53,7 @@ def checksum(tensor: torch.Tensor) -> str:
 def model_facts(lens: Any) -> dict[str, Any]:
     """Architecture, head, dtype, device and a digest of all weights and buffers, and of the tokenizer."""
     sha = hashlib.sha256()
-    for name, tensor in sorted(lens.model.state_dict().items()):
+    for name, tensor in sorted(state(lens.model).items()):
         if isinstance(tensor, torch.Tensor) and tensor.dtype.itemsize in _WHOLE and not tensor.is_complex():
             sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {checksum(tensor)}\n".encode())
     config = lens.model.config
@@ -60,7 +61,7 @@ def model_facts(lens: Any) -> dict[str, Any]:
         "class": type(lens.model).__name__,
         "config": hashlib.sha256(json.dumps(plain(_settings(config)), sort_keys=True).encode()).hexdigest(),
         "dtype": str(lens.model.dtype).removeprefix("torch."),
-        "device": lens.model.device.type,
+        "device": device_of(lens.model).type,
         "weights": sha.hexdigest(),
         "tokenizer": tokenizer_facts(lens.tokenizer),
     }

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from mixlens.architectures import Spec
 from mixlens.attribute.gradients import TextGraph
+from mixlens.attribute.outputs import Key, part_logits
 from mixlens.attribute.readout import Answer
 from mixlens.attribute.target import Quantity
 from mixlens.capture.graph import Graph, graph
 from mixlens.capture.text import Tokens
-from mixlens.runners.passes import Progress, groups, part_logits
+from mixlens.runners.passes import Progress, groups
 from mixlens.selfcheck import not_finite
 
 Resolve = Callable[[int, tuple[Tensor, ...]], Answer]  # number of the text, logits -> its answer
@@ -28,6 +29,7 @@ def differentiate(
     resolve: Resolve,
     use: Callable[[int, TextGraph, Answer, Tensor], Any],
     *,
+    keys: Sequence[Key],
     of: Quantity,
     layer: int = 0,
     all_hidden: bool = False,
@@ -39,9 +41,9 @@ def differentiate(
 ) -> list[Any]:
     """`use(number, graph, answer, value)` of every text, in order.
 
-    `answers`: where each text's answer is read. `all_hidden`: gradients at every layer, not at the input of `layer`
-    alone. `weights`: attention and its gradients too. `hide`: tokens that nobody may attend to in this pass.
-    Raises NotFinite.
+    `answers`: where each text's answer is read; `keys`: where the logits are in the model's output. `all_hidden`:
+    gradients at every layer, not at the input of `layer` alone. `weights`: attention and its gradients too. `hide`:
+    tokens that nobody may attend to in this pass. Raises NotFinite.
     """
     out: list[Any] = [None] * len(texts)
     for done, total, members, inputs in groups(model, texts, batch_size, pad, head=True):
@@ -52,7 +54,7 @@ def differentiate(
                 inputs["attention_mask"][b, : len(texts[i])].masked_fill_(hidden_tokens, 0)
         g = graph(model, spec, inputs, layer=layer, weights=weights, at=at)
         with torch.enable_grad():
-            said = part_logits(g.output, at, [len(texts[i]) for i in members])
+            said = part_logits(g.output, keys, at, [len(texts[i]) for i in members])
             assert said is not None
             resolved = [resolve(i, tuple(z.detach() for z in z_s)) for i, z_s in zip(members, said, strict=True)]
             values = [one.value(logits, of) for one, logits in zip(resolved, said, strict=True)]

@@ -18,6 +18,7 @@ import torch
 from mixlens.architectures import base_model
 from mixlens.attribute import Method, Preset
 from mixlens.capture.batch import BatchSize
+from mixlens.capture.offload import device_of
 from mixlens.capture.run import layer_count
 from mixlens.decompose.compiled import lanes
 from mixlens.decompose.terms import ROW_BYTES, VECTOR_BYTES
@@ -206,7 +207,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any], together: int) -> C
     head = lens.model.get_output_embeddings() if hasattr(lens.model, "get_output_embeddings") else None
     return Cost(
         needs=needs,
-        device=lens.model.device,
+        device=device_of(lens.model),
         layers=layer_count(lens.model, spec),
         dim=dim,
         heads=heads,
@@ -219,7 +220,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any], together: int) -> C
         own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
         steps=max(1, options.get("steps", 100)),  # none is refused by the method
         per_head=bool(options.get("per_head")),
-        compiled=needs == "decompose" and item == 4 and lens.model.device.type == "cpu" and lanes() > 0,
+        compiled=needs == "decompose" and item == 4 and device_of(lens.model).type == "cpu" and lanes() > 0,
         together=together,
     )
 

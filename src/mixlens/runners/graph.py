@@ -47,6 +47,7 @@ def attributions(lens: Any, asks: Sequence[Request]) -> list[list[Attribution]]:
         ask.answers,
         resolve,
         use,
+        keys=lens.head.keys,
         of=of,
         layer=layer,
         all_hidden=any(method.reads != "input" for method in methods),

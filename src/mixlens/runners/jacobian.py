@@ -9,11 +9,12 @@ from torch import Tensor
 
 from mixlens.attribute.gradients import take
 from mixlens.attribute.kinds import Jacobian
+from mixlens.attribute.outputs import part_logits
 from mixlens.attribute.readout import answer
 from mixlens.capture.graph import graph
 from mixlens.errors import Undefined
 from mixlens.results import Attribution
-from mixlens.runners.passes import groups, part_logits
+from mixlens.runners.passes import groups
 from mixlens.runners.request import Request, provenance, result
 from mixlens.selfcheck import not_finite
 
@@ -28,7 +29,7 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
     for done, total, (i,), inputs in groups(lens.model, ask.texts, 1, lens.pad, head=True):
         n = len(ask.texts[i])
         g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]])
-        logits = part_logits(g.output, [ask.answers[i]], [n])
+        logits = part_logits(g.output, lens.head.keys, [ask.answers[i]], [n])
         known = None if logits is None else tuple(z.detach() for z in logits[0])
         said = answer(lens.head, ask.reads[i], known)
         if "max" in said.rows:

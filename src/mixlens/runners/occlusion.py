@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mixlens.attribute.kinds import Occlusion
 from mixlens.attribute.readout import Answer, Head, answer
+from mixlens.capture.offload import device_of
 from mixlens.capture.text import Tokens
 from mixlens.capture.words import units
 from mixlens.errors import Undefined, UnknownOption
@@ -135,7 +136,7 @@ def variant(
 
 
 def _rows(lens: Any, batch_size: int, n: int) -> int:
-    return max(1, min(batch_size, TOKENS // n)) if lens.model.device.type == "cpu" else batch_size
+    return max(1, min(batch_size, TOKENS // n)) if device_of(lens.model).type == "cpu" else batch_size
 
 
 def _chunks(variants: list[Variant], size: int) -> Iterator[list[Variant]]:

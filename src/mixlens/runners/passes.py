@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, base_model
+from mixlens.architectures import Spec
+from mixlens.attribute.outputs import Key, part_logits
 from mixlens.capture.batch import BatchSize, Sight, buckets, collate, sight
+from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, layer_count, run
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
@@ -65,12 +67,14 @@ def stream(
     batch_size: BatchSize = 32,
     progress: Progress | None = None,
     answers: Sequence[int] | None = None,
+    keys: Sequence[Key] = (),
 ) -> Iterator[tuple[list[int], list[list[TextPass]]]]:
     """Batch by batch: the numbers of its texts, and for each entry of `make` a `TextPass` a text.
 
     An entry's function gives (batch, ..., query, key) if `square`, else (batch, token, ...); beside it, the query rows
     of a square result that are made, as many for every text: those alone are kept. `answers`: the position of each
-    text where the head's answer is read; without them the head is not run. Raises UnknownOption, NotFinite.
+    text where the head's answer is read; without them the head is not run. `keys`: where its logits are.
+    Raises UnknownOption, NotFinite.
     """
     keep_pages()
     layers = layer_count(model, spec)
@@ -111,7 +115,7 @@ def stream(
             release()
         for scores, here, some in held:
             _hand_out(scores, here, some, square)
-        said = None if at is None else part_logits(result, at, [len(texts[i]) for i in members])
+        said = None if at is None else part_logits(result, keys, at, [len(texts[i]) for i in members])
         for here in out:
             for b, one in enumerate(here):
                 if not all(bool(torch.isfinite(t).all()) for t in one.layers):
@@ -157,25 +161,9 @@ def groups(
     fill = pad_id(model) if pad is None else pad
     if head and fill != getattr(model.config, "pad_token_id", None):
         batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
-    names = accepts(model if head else base_model(model))
+    names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
     batches = list(buckets(texts, batch_size))
     for number, members in enumerate(batches, 1):
         chosen = [texts[i] for i in members]
-        inputs = collate(chosen, fill, model.device, names)
+        inputs = collate(chosen, fill, device_of(model), names)
         yield number, len(batches), members, inputs
-
-
-def part_logits(output: Any, at: Sequence[int], lengths: Sequence[int]) -> list[tuple[Tensor, ...]] | None:
-    """The logits of each text's answer: (class,), or start and end logits (token,) each; None without a head.
-
-    The batch is taken apart once: the gradient of an index is as large as all logits, and there is one for each text.
-    """
-    if getattr(output, "start_logits", None) is not None:
-        starts, ends = output.start_logits.unbind(), output.end_logits.unbind()
-        return [(s[:n], e[:n]) for s, e, n in zip(starts, ends, lengths, strict=True)]
-    logits = getattr(output, "logits", None)
-    if logits is None:
-        return None
-    if logits.ndim == 3:
-        logits = logits[:, 0] if logits.shape[1] == 1 else logits[range(len(at)), list(at)]
-    return [(z,) for z in logits.unbind()]

@@ -10,17 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.attribute.kinds import Path
+from mixlens.attribute.outputs import Key, part_logits
 from mixlens.attribute.paths import integrated_gradients, rescaled
 from mixlens.attribute.readout import Answer, answer, outputs_read
 from mixlens.capture.attention import NAME
 from mixlens.capture.graph import graph
+from mixlens.capture.offload import device_of
 from mixlens.capture.run import run
 from mixlens.capture.shadow import shadow
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotConverged, Undefined, UnknownOption
 from mixlens.results import Attribution
 from mixlens.runners.graph import checked_layer, need_answer
-from mixlens.runners.passes import groups, part_logits
+from mixlens.runners.passes import groups
 from mixlens.runners.request import Request, provenance, result
 from mixlens.selfcheck import not_finite
 
@@ -47,11 +49,11 @@ def attributions(lens: Any, ask: Request) -> list[Attribution]:
         at = [ask.answers[i] for i in members]
         lengths = [len(ask.texts[i]) for i in members]
         x, output, below = layer_input(twin, lens.spec, inputs, layer, at=at)
-        logits = part_logits(output, at, lengths)
+        logits = part_logits(output, lens.head.keys, at, lengths)
         assert logits is not None
         said = [answer(lens.head, ask.reads[i], z) for i, z in zip(members, logits, strict=True)]
         base = _baseline(lens, twin, inputs, x, [others[i] for i in members], kind, layer)
-        points = _Points(twin, lens.spec, inputs, layer, at, lengths, said, method.of, below)
+        points = _Points(twin, lens.spec, inputs, layer, at, lengths, said, lens.head.keys, method.of, below)
         scores, differences = _integrated(points, x, base, ask) if method.steps else _rescaled(points, x, base)
         for b, i in enumerate(members):
             if not bool(torch.isfinite(scores[b]).all()):
@@ -86,11 +88,12 @@ class _Points:
         at: list[int],
         lengths: list[int],
         said: list[Answer],
+        keys: Sequence[Key],
         of: Any,
         below: Sequence[type],
     ) -> None:
         self.model, self.spec, self.inputs, self.layer = model, spec, inputs, layer
-        self.at, self.lengths, self.said, self.of, self.below = at, lengths, said, of, below
+        self.at, self.lengths, self.said, self.keys, self.of, self.below = at, lengths, said, keys, of, below
         self.tokens = outputs_read(said, of) if isinstance(model.get_output_embeddings(), nn.Linear) else None
         if self.tokens is not None:  # a vocabulary's other logits cost as much as a layer or more
             self.said = [one.among(self.tokens) for one in said]
@@ -102,7 +105,8 @@ class _Points:
         here = leaf.to(next(self.model.parameters()).dtype)
         at = self.at * times
         how: dict[str, Any] = {"layer": self.layer, "at": at, "leaf": here, "skip": self.below, "tokens": self.tokens}
-        logits = part_logits(graph(model or self.model, self.spec, inputs, **how).output, at, self.lengths * times)
+        output = graph(model or self.model, self.spec, inputs, **how).output
+        logits = part_logits(output, self.keys, at, self.lengths * times)
         assert logits is not None
         return torch.stack([one.value(z, self.of) for one, z in zip(self.said * times, logits, strict=True)])
 
@@ -117,7 +121,7 @@ def _integrated(points: _Points, x: Tensor, base: Tensor, ask: Request) -> Ways:
 
 def _texts_at_once(lens: Any, ask: Request) -> int:
     """On a CPU the points of one text fill a pass; other devices are idle unless many texts are under way."""
-    return 1 if lens.model.device.type == "cpu" else ask.batch_size
+    return 1 if device_of(lens.model).type == "cpu" else ask.batch_size
 
 
 def _rescaled(points: _Points, x: Tensor, base: Tensor) -> Ways:

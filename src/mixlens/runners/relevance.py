@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from mixlens.architectures import Spec, submodule
 from mixlens.attribute.kinds import Relevance
+from mixlens.attribute.outputs import part_logits
 from mixlens.attribute.readout import answer
 from mixlens.attribute.relevance import LayerParts, Linear, TextRelevance, propagate
 from mixlens.capture.graph import graph
 from mixlens.capture.run import LayerPass
 from mixlens.errors import ModelError, Undefined
 from mixlens.results import Attribution
-from mixlens.runners.passes import groups, part_logits
+from mixlens.runners.passes import groups
 from mixlens.runners.request import Request, provenance, result
 
 # Share of the relevance that may be lost before the result is refused; seen on right models: 8e-8 and 6e-4.
@@ -51,7 +52,7 @@ def _one(lens: Any, ask: Request, method: Relevance, i: int, inputs: dict[str, T
         ran.clear()
 
     g = graph(lens.model, lens.spec, inputs, weights=True, at=[ask.answers[i]], also=also, on_linear=on_linear)
-    found = part_logits(g.output, [ask.answers[i]], [len(ask.texts[i])])
+    found = part_logits(g.output, lens.head.keys, [ask.answers[i]], [len(ask.texts[i])])
     logits = None if found is None else found[0]
     said = answer(lens.head, ask.reads[i], None if logits is None else tuple(z.detach() for z in logits))
     if said.target.foil_index is not None or (said.target.of or "logit") != "logit":

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mixlens.attribute.readout import Answer
+from mixlens.capture.offload import device_of
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.runners.occlusion import Variant, replacement, variant
@@ -88,7 +89,7 @@ def left(lens: Any, variants: Sequence[Variant | None], batch_size: int) -> list
     start = 0
     while start < len(there):
         first = there[start][1].tokens
-        rows = max(batch_size, TOKENS.get(lens.model.device.type, ELSEWHERE) // len(first))
+        rows = max(batch_size, TOKENS.get(device_of(lens.model).type, ELSEWHERE) // len(first))
         some = [
             pair
             for pair in there[start : start + rows]

@@ -149,7 +149,21 @@ def provenance(lens: Any, tokens: Tokens) -> dict[str, Any]:
         "torch": _version("torch"),
         "self_check": lens.self_check_residual,
         **({"dropped": tokens.dropped} if tokens.dropped else {}),
+        **({"warnings": warned} if (warned := warnings(lens, tokens)) else {}),
     }
+
+
+def warnings(lens: Any, tokens: Tokens) -> tuple[str, ...]:
+    """What a reader of a result should know about the model and the text before believing it."""
+    out = []
+    if lens.head.unread is not None:
+        out.append(f"the model's answer is not explained: it has {lens.head.in_words}")
+    if tokens.padded:
+        out.append(
+            f"{tokens.padded} padding tokens at an end are explained as text, since the ids came without a mask: pass "
+            "{'input_ids': ..., 'attention_mask': ...}"
+        )
+    return tuple(out)
 
 
 def result(
@@ -163,12 +177,14 @@ def result(
     """The Attribution of raw scores: divided by their sum, unless signed or unasked."""
     share = ask.normalize and not ask.method.signed
     row = answer.rows[0] if len(answer.rows) == 1 else answer.rows
+    said = (*meta.get("warnings", ()), *answer.warnings)
+    warned = {"warnings": said} if said else {}
     return Attribution(
         source=tokens,
         scores=_shares(scores) if share else scores,
         method=ask.name,
         options=dict(ask.asked),
-        meta={**meta, "class_specific": ask.method.class_specific, "readout": row, **answer.said},
+        meta={**meta, "class_specific": ask.method.class_specific, "readout": row, **answer.said, **warned},
         target=answer.target,
         layers=_shares(layers) if share and layers is not None else layers,
     )

@@ -52,6 +52,7 @@ def attribution(attr: Attribution) -> RenderableType:
     shown = reading.parts(attr)
     scale = reading.scale(shown)
     rows: list[RenderableType] = [Text(reading.heading(attr), style="bold")]
+    rows += _warnings(attr)
     rows.append(Padding(running(shown[:_WORDS], scale), (0, 1), style=_PAPER))
     notes = []
     if len(shown) > _WORDS:
@@ -90,7 +91,12 @@ def maps(maps: LayerMaps) -> RenderableType:
         notes.append("percent of the largest score")
     if len(kept) < rows.shape[1]:
         notes.append(f"the {len(kept)} of {rows.shape[1]} tokens with the largest scores, in reading order")
-    return Group(Text(reading.heading(maps), style="bold"), _legend(scale, notes), table)
+    return Group(Text(reading.heading(maps), style="bold"), *_warnings(maps), _legend(scale, notes), table)
+
+
+def _warnings(result: Attribution | LayerMaps) -> list[RenderableType]:
+    """What the reader should know before believing the numbers."""
+    return [Text(f"warning: {reading.visible(str(w))}", style="bold") for w in result.meta.get("warnings", ())]
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

@@ -1,0 +1,61 @@
+"""Where the answer stands in what a model gives back: a model output, a mapping, a tuple or a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+Key = str | int | None  # a name, a place in a tuple, or the output itself
+
+
+def tensors(output: Any) -> dict[Key, Tensor]:
+    """The tensors of real numbers in an output that may be an answer: (text,), (text, class), (text, token, class)."""
+    if isinstance(output, Tensor):
+        found: dict[Key, Any] = {None: output}
+    elif isinstance(output, Mapping):
+        found = dict(output)
+    elif isinstance(output, (tuple, list)):
+        found = dict(enumerate(output))
+    else:
+        found = dict(getattr(output, "__dict__", {}))
+    return {k: t for k, t in found.items() if isinstance(t, Tensor) and t.is_floating_point() and t.ndim in (1, 2, 3)}
+
+
+def answer_keys(output: Any, tokens: int, width: int) -> tuple[Key, ...]:
+    """Where the logits are in the output of one text of `tokens` tokens; start and end for extracted answers.
+
+    By their names, else by shape: what is as wide as a hidden vector (`width`) is none. Empty where nothing or more
+    than one thing fits.
+    """
+    found = tensors(output)
+    if "start_logits" in found and "end_logits" in found:
+        return ("start_logits", "end_logits")
+    if "logits" in found:
+        return ("logits",)
+    fits = {k: tuple(t.shape) for k, t in found.items() if t.shape[0] == 1 and t.shape[-1] != width}
+    if len(fits) == 1 or (len(fits) == 2 and set(fits.values()) == {(1, tokens)}):
+        return tuple(fits)
+    return ()
+
+
+def part_logits(
+    output: Any, keys: Sequence[Key], at: Sequence[int], lengths: Sequence[int]
+) -> list[tuple[Tensor, ...]] | None:
+    """The logits of each text's answer: (class,), or start and end logits (token,) each; None without a head.
+
+    The batch is taken apart once: the gradient of an index is as large as all logits, and there is one for each text.
+    """
+    if not keys:
+        return None
+    found = tensors(output)
+    if len(keys) == 2:
+        starts, ends = (found[key].unbind() for key in keys)
+        return [(s[:n], e[:n]) for s, e, n in zip(starts, ends, lengths, strict=True)]
+    logits = found[keys[0]]
+    if logits.ndim == 1:
+        logits = logits[:, None]
+    if logits.ndim == 3:
+        logits = logits[:, 0] if logits.shape[1] == 1 else logits[range(len(at)), list(at)]
+    return [(z,) for z in logits.unbind()]

@@ -1,0 +1,216 @@
+"""What people have a model in (a pipeline, a trainer, a sentence encoder, an adapter): the model and tokenizer in it.
+
+Wrappers are known by the names of their classes, so that none of their packages is imported. What cannot be taken
+apart without a guess is refused, and the message says what to pass instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from mixlens.architectures import unwrap
+from mixlens.attribute.readout import Pooled
+from mixlens.capture.offload import missing
+from mixlens.errors import InputError, ModelError, UnsupportedConfig
+
+_POOLING: dict[str, Pooled] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A transformers model, its tokenizer (None: none is known), and the rows that a sentence encoder pools."""
+
+    model: Any
+    tokenizer: Any = None
+    pooled: Pooled | None = None
+
+
+def taken_apart(model: Any, tokenizer: Any = None) -> Given:
+    """The transformers model in whatever it came in. A tokenizer that is given counts before a wrapper's own.
+
+    Raises ModelError, InputError.
+    """
+    given = Given(model, tokenizer)
+    while (inner := _inside(given)) is not None:
+        given = replace(inner, tokenizer=given.tokenizer if given.tokenizer is not None else inner.tokenizer)
+    if not isinstance(given.model, torch.nn.Module):
+        raise ModelError(
+            f"expected a Hugging Face transformers model, a folder or a model id, got {_named(given.model)}"
+        )
+    if not _is_model(unwrap_adapter(given.model)):
+        raise ModelError(_told(given.model))
+    found = unwrap(given.model)
+    usable(found)
+    return replace(given, model=found, tokenizer=readable(given.tokenizer))
+
+
+def _inside(given: Given) -> Given | None:
+    """What one wrapper holds; None where it is none."""
+    model, names = given.model, _names(given.model)
+    if "OptimizedModule" in names:
+        return Given(model._orig_mod, pooled=given.pooled)
+    if "DataParallel" in names or "DistributedDataParallel" in names:
+        return Given(model.module, pooled=given.pooled)
+    if "Pipeline" in names and hasattr(model, "model"):
+        return Given(model.model, getattr(model, "tokenizer", None))
+    if "Trainer" in names and hasattr(model, "model"):
+        held = getattr(model, "processing_class", None)
+        return Given(model.model, getattr(held, "tokenizer", held))
+    if "CrossEncoder" in names:
+        return Given(model.model, getattr(model, "tokenizer", None))
+    if "SentenceTransformer" in names:
+        return _sentence_encoder(model)
+    if hasattr(model, "get_base_model") and hasattr(model, "peft_config"):
+        inner = model.get_base_model()
+        return None if _is_model(inner) else Given(inner, pooled=given.pooled)
+    return None
+
+
+def _sentence_encoder(model: Any) -> Given:
+    """The encoder of a SentenceTransformer and the rows that its vector is made of."""
+    parts = list(model)
+    inner = getattr(parts[0], "auto_model", None) or getattr(parts[0], "model", None)
+    if inner is None:
+        raise ModelError(
+            f"expected a SentenceTransformer whose first part holds a transformers model, got {type(parts[0]).__name__}"
+        )
+    pooling = next((p for p in parts if "Pooling" in _names(p)), None)
+    mode = getattr(pooling, "pooling_mode", None)
+    if not isinstance(mode, (str, tuple, list)) and hasattr(pooling, "get_pooling_mode_str"):
+        mode = pooling.get_pooling_mode_str()  # type: ignore[union-attr]
+    modes = [mode] if isinstance(mode, str) else list(mode or ())
+    return Given(inner, getattr(model, "tokenizer", None), _POOLING.get(str(modes[0])) if len(modes) == 1 else None)
+
+
+def unwrap_adapter(model: Any) -> Any:
+    """The model that a PEFT wrapper holds, else the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") and hasattr(model, "peft_config") else model
+
+
+def _is_model(model: Any) -> bool:
+    has = ("base_model", "get_input_embeddings")
+    return hasattr(getattr(model, "config", None), "model_type") and all(hasattr(model, name) for name in has)
+
+
+def _names(value: Any) -> set[str]:
+    """The names of a value's class and of those it is made from."""
+    return {cls.__name__ for cls in type(value).__mro__}
+
+
+def _named(value: Any) -> str:
+    """What a value is that is no model, with what to pass instead."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}; pass a model of it, as {value.__name__}.from_pretrained(...) gives"
+    kind = type(value).__name__
+    if hasattr(value, "convert_ids_to_tokens"):
+        return f"{kind}, a tokenizer; the model comes first: mixlens.load(model, tokenizer)"
+    if hasattr(value, "model_type"):
+        return f"{kind}, a configuration; pass a model with weights"
+    if isinstance(value, dict) and any(isinstance(one, torch.Tensor) for one in value.values()):
+        return f"{kind} of weights; load them into a model (load_state_dict) and pass that"
+    if hasattr(getattr(value, "config", None), "model_type"):
+        return f"{kind}, which is no torch module (an exported model?); pass the torch model"
+    return kind
+
+
+def _told(module: torch.nn.Module) -> str:
+    """What to pass instead of a module that is no transformers model."""
+    kind = type(module).__name__
+    found = list(_outermost(module))
+    if not found:
+        return f"expected a Hugging Face transformers model, a folder or a model id, got {kind}, which holds none"
+    if len(found) > 1:
+        paths = ", ".join(f"model.{path} ({type(one).__name__})" for path, one in found)
+        return f"expected a Hugging Face transformers model, got {kind}, which holds several: pass one of {paths}"
+    ((path, inner),) = found
+    return (
+        f"expected a Hugging Face transformers model, got {kind}, a module around one: pass mixlens.load(model.{path}, "
+        f"tokenizer) to see that encoder's maps; to explain the answer of {kind}, make it a class of "
+        f"{_family(inner)} whose forward takes input_ids and attention_mask"
+    )
+
+
+def _family(model: Any) -> str:
+    return next((c.__name__ for c in type(model).__mro__ if c.__name__.endswith("PreTrainedModel")), "PreTrainedModel")
+
+
+def _outermost(module: torch.nn.Module, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The transformers models in a module that are in no other, with their paths."""
+    for name, child in module.named_children():
+        where = f"{path}.{name}" if path else name
+        if _is_model(child):
+            yield where, child
+        else:
+            yield from _outermost(child, where)
+
+
+def usable(model: Any) -> None:
+    """Raises ModelError for weights that are no floating-point numbers that are there."""
+    parameters = dict(model.named_parameters())
+    quantised = [n for n, m in model.named_modules() if ".quantized" in type(m).__module__]
+    whole = [n for n, p in parameters.items() if not p.is_floating_point()]
+    if quantised or whole:
+        raise UnsupportedConfig(
+            f"expected weights that are floating-point numbers, {(quantised or whole)[0]} is quantised "
+            f"({len(quantised or whole)} such parts): what it computes is no sum that can be taken apart; load the "
+            "model in float32 or bfloat16"
+        )
+    if not parameters:
+        raise ModelError(f"expected a model with weights, {type(model).__name__} has no parameters")
+    bare = missing(model)
+    if bare:
+        raise ModelError(
+            f"expected a model with weights, {bare[0]} is on the meta device, which holds no numbers ({len(bare)} such "
+            "parameters); load them with from_pretrained, or load_state_dict(..., assign=True)"
+        )
+    if any(p.is_inference() for p in parameters.values()):
+        raise ModelError(
+            "expected weights that can be differentiated, these were made under torch.inference_mode(); load the "
+            "model outside of it (a lens may be used inside)"
+        )
+
+
+def readable(tokenizer: Any) -> Any:
+    """A tokenizer that is a transformers one: read by its name, or made of a raw one. Raises InputError, ModelError."""
+    if tokenizer is None:
+        return None
+    if isinstance(tokenizer, str) or hasattr(tokenizer, "__fspath__"):
+        from mixlens.loading import tokenizer_named
+
+        return tokenizer_named(str(tokenizer))
+    if type(tokenizer).__module__.startswith("tokenizers") and hasattr(tokenizer, "token_to_id"):
+        return _of_raw(tokenizer)
+    if not hasattr(tokenizer, "convert_ids_to_tokens") and hasattr(tokenizer, "tokenizer"):
+        return readable(tokenizer.tokenizer)  # a processor
+    if isinstance(tokenizer, type) or not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+        kind = f"the class {tokenizer.__name__}" if isinstance(tokenizer, type) else type(tokenizer).__name__
+        raise InputError(
+            f"expected a tokenizer of transformers, its name, or a tokenizers.Tokenizer, got {kind}; "
+            "AutoTokenizer.from_pretrained(...) gives one"
+        )
+    return tokenizer
+
+
+_ROLES = {
+    "unk_token": ("[UNK]", "<unk>"),
+    "pad_token": ("[PAD]", "<pad>"),
+    "mask_token": ("[MASK]", "<mask>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+}
+
+
+def _of_raw(tokenizer: Any) -> Any:
+    """A raw tokenizer with the names that transformers wants: those of its special tokens that are the usual ones."""
+    from transformers import PreTrainedTokenizerFast
+
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+    unknown = getattr(tokenizer.model, "unk_token", None)
+    known = special | ({unknown} if unknown else set())
+    roles = {role: next((t for t in usual if t in known), None) for role, usual in _ROLES.items()}
+    roles["unk_token"] = unknown or roles["unk_token"]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{r: t for r, t in roles.items() if t is not None})

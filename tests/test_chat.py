@@ -8,7 +8,12 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+import mixlens
 from mixlens.capture.chat import roles
+from mixlens.capture.text import Tokens, encode
+from mixlens.capture.words import units
+from mixlens.errors import EmptyInput
+from models import families
 
 CHATML = (
     "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}{{ '<|im_start|>system\nYou are an assistant."
@@ -101,3 +106,45 @@ def test_templates_that_tell_nothing(form):
     made = PreTrainedTokenizerFast(tokenizer_object=broken.backend_tokenizer)
     made.chat_template = form
     assert roles("always the same", made) is None
+
+
+def content(tokens: Tokens, role: str) -> str:
+    """What the tokens of a role spell: one byte a token."""
+    signs = "".join(p for p, r in zip(tokens.pieces, tokens.roles, strict=True) if r == role)
+    return signs.replace("\u0120", " ").replace("\u010a", "\n")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_tokens_of_a_chat_know_their_turn_as_text_and_as_ids(name):
+    given = [{"role": "user", "content": "Hi you"}, {"role": "assistant", "content": "Hello\n\nyou"}]
+    how = {"add_generation_prompt": False}
+    text = tokenizer(name).apply_chat_template(given, tokenize=False, **how)
+    ids = tokenizer(name).apply_chat_template(given, tokenize=True, return_dict=False, **how)
+    for tokens in (encode(text, tokenizer(name)), encode(list(ids), tokenizer(name))):
+        assert tokens.ids == tuple(ids)
+        assert (content(tokens, "user"), content(tokens, "assistant")) == ("Hi you", "Hello\n\nyou")
+        assert tokens.special == tuple(role is None for role in tokens.roles)
+    words = [u.text for u in units(encode(text, tokenizer(name))) if not u.special]
+    assert words == ["Hi", "you", "Hello", "you"]
+
+
+def test_special_tokens_in_a_text_are_no_words():
+    found = units(encode("one<|im_end|>two", tokenizer(None)))
+    assert [(u.text, u.special) for u in found] == [("one", False), ("<|im_end|>", True), ("two", False)]
+    assert encode("one<|im_end|>two", tokenizer(None)).roles is None
+
+
+def test_a_chat_without_content_is_empty():
+    text = tokenizer("chatml").apply_chat_template([{"role": "user", "content": ""}], tokenize=False)
+    with pytest.raises(EmptyInput):
+        encode(text, tokenizer("chatml"))
+
+
+def test_results_keep_the_roles(tmp_path):
+    text = tokenizer("chatml").apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False)
+    lens = mixlens.load(families.make("llama", "causal", vocab_size=len(tokenizer("chatml")), max_position_embeddings=64), tokenizer("chatml"))
+    attr = lens.attribute(text, "attention_rollout")
+    attr.save(tmp_path / "chat")
+    assert mixlens.read(tmp_path / "chat").source == attr.source
+    assert [w.text for w in attr.words() if not w.special] == ["Hi"]
+    assert set(attr.source.roles) == {None, "user"}

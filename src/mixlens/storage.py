@@ -229,7 +229,9 @@ def _fits(found: Attribution | LayerMaps) -> None:
     """Raises ValueError where lengths and places do not go together."""
     source = found.source
     count = len(source)
-    rows = {"pieces": source.pieces, "special": source.special, "spans": source.spans, "groups": source.groups}
+    rows: dict[str, Sequence[Any] | None] = {
+        name: getattr(source, name) for name in ("pieces", "special", "spans", "groups", "roles")
+    }
     for name, row in (*rows.items(), *source.inputs.items()):
         if row is not None and len(row) != count:
             raise ValueError(f"{len(row)} {name} for {count} tokens")

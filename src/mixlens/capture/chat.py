@@ -48,6 +48,55 @@ def roles(text: str, tokenizer: Any) -> list[str | None] | None:
         role = after
 
 
+def marked(
+    ids: Sequence[int],
+    special: Sequence[bool],
+    text: Sequence[str],
+    spans: Sequence[tuple[int, int, int] | None] | None,
+    tokenizer: Any,
+) -> tuple[tuple[bool, ...], tuple[str | None, ...] | None]:
+    """Which tokens are no content, and whose each of a chat is (None: the template's; None altogether: no chat).
+
+    No content: what the tokenizer put there, its special tokens wherever they stand, and a chat's template around its
+    turns. The mask and unknown tokens are content.
+    """
+    known = special_ids(tokenizer)
+    special = tuple(bool(s) or i in known for s, i in zip(special, ids, strict=True))
+    if not text:
+        text, spans = _decoded(ids, tokenizer)
+    if spans is None or len(text) != 1:
+        return special, None
+    said = roles(text[0], tokenizer)
+    if said is None:
+        return special, None
+    found = tuple(None if span is None or s else _role(said, *span[1:]) for s, span in zip(special, spans, strict=True))
+    return tuple(role is None for role in found), found
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """The ids of a tokenizer's special tokens, added ones too, but for the mask and the unknown token."""
+    known = set(getattr(tokenizer, "all_special_ids", ()) or ())
+    known |= {i for i, token in (getattr(tokenizer, "added_tokens_decoder", None) or {}).items() if token.special}
+    return frozenset(known - {getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)})
+
+
+def _role(said: Sequence[str | None], start: int, end: int) -> str | None:
+    """Whose the characters are; a token of blanks alone is cut to nothing in front of what follows it."""
+    places = range(start, end) if start < end else (max(start - 1, 0),)
+    return next((said[i] for i in places if said[i] is not None), None)
+
+
+def _decoded(ids: Sequence[int], tokenizer: Any) -> tuple[Sequence[str], Sequence[tuple[int, int, int]] | None]:
+    """The text that a chat's ids were made of, if they are what it gives; no text else."""
+    if not (getattr(tokenizer, "chat_template", None) and getattr(tokenizer, "is_fast", False)):
+        return (), None
+    text = tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    again = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    if again["input_ids"] != list(ids):
+        return (), None
+    return (text,), [(0, start, end) for start, end in again["offset_mapping"]]
+
+
 def _next(text: str, start: int, turns: Mapping[str, str | None]) -> tuple[int, str | None, str | None]:
     """Where the content that begins at `start` ends, the mark there (none: the text ends), and whose the next is."""
     best: tuple[int, str | None, str | None] = (len(text), None, None)

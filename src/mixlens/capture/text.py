@@ -8,6 +8,7 @@ from itertools import takewhile
 from numbers import Integral
 from typing import Any
 
+from mixlens.capture.chat import marked
 from mixlens.errors import EmptyInput, InputError, TooLong
 
 Span = tuple[int, int, int]  # which text of a pair, first character, one past the last
@@ -35,13 +36,14 @@ class Tokens:
 
     ids: tuple[int, ...]
     pieces: tuple[str, ...]  # as the tokenizer names them: "##ing", "Ġfilm", "▁film"
-    special: tuple[bool, ...]  # put there by the tokenizer's template, not by the text
+    special: tuple[bool, ...]  # no content: special tokens, and the template around a chat's turns
     text: tuple[str, ...] = ()  # one or two texts; none where token ids came in
     spans: tuple[Span | None, ...] | None = None  # None for special tokens; None altogether without offsets
     groups: tuple[int | None, ...] | None = None  # the caller's own words, where a `Words` came in
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # token types, positions
     dropped: int = 0  # tokens cut off because the caller asked for truncation
     padded: int = 0  # padding at an end of ids that came without a mask: it is read as text
+    roles: tuple[str | None, ...] | None = None  # of a chat: whose turn a token stands in; None: the template
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -185,6 +187,7 @@ def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
             for piece, seq, at, (a, b) in zip(pieces, where, starts, coded["offset_mapping"], strict=True)
         )
         groups = tuple(word) if split else None
+    special, roles = marked(ids, special, text, spans, tokenizer)
     _refuse_empty(ids, special, [s[0] for s in spans if s] if spans else None, len(text), tokenizer)
     return Tokens(
         ids=ids,
@@ -194,6 +197,7 @@ def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
         spans=spans,
         groups=groups,
         inputs={k: tuple(coded[k]) for k in PER_TOKEN if k in coded},
+        roles=roles,
     )
 
 
@@ -248,19 +252,19 @@ def _from_ids(data: Any, tokenizer: Any, model_pad: int | None) -> Tokens:
         raise EmptyInput("expected at least one token id, got none")
     if min(ids) < 0:
         raise InputError(f"expected token ids of 0 or more, got {min(ids)}")
-    known = set(getattr(tokenizer, "all_special_ids", ()) or ())
-    known -= {getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)}
     pad = getattr(tokenizer, "pad_token_id", None)
     pad = model_pad if pad is None else pad
     if pad is not None and all(i == pad for i in ids):
         raise EmptyInput(f"expected at least one real token, got only padding ({pad})")
     pieces = tokenizer.convert_ids_to_tokens(list(ids)) if tokenizer is not None else [str(i) for i in ids]
+    special, roles = marked(ids, [False] * len(ids), (), None, tokenizer)
     return Tokens(
         ids=ids,
         pieces=tuple(p if p is not None else str(i) for p, i in zip(pieces, ids, strict=True)),
-        special=tuple(i in known for i in ids),
+        special=special,
         inputs={k: tuple(int(v) for v in inputs[k]) for k in PER_TOKEN if k in inputs},
         padded=0 if MASKED in inputs else _padding(ids, pad, tokenizer),
+        roles=roles,
     )
 
 

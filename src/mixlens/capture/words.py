@@ -95,7 +95,8 @@ def _unit(tokens: Tokens, indices: list[int], homes: list[list[int]]) -> Unit:
     seg, start, end = seen[0][0], min(s[1] for s in seen), max(s[2] for s in seen)
     if start < end:
         end = _character_end(tokens.text[seg], homes[seg], end)
-    return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end)
+    special = all(tokens.special[i] for i in indices)
+    return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end, special)
 
 
 def _character_end(text: str, home: list[int], end: int) -> int:

@@ -96,7 +96,7 @@ def maps(maps: LayerMaps) -> RenderableType:
 
 def _warnings(result: Attribution | LayerMaps) -> list[RenderableType]:
     """What the reader should know before believing the numbers."""
-    return [Text(f"warning: {reading.visible(str(w))}", style="bold") for w in result.meta.get("warnings", ())]
+    return [Text(f"warning: {visible(str(w))}", style="bold") for w in result.meta.get("warnings", ())]
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

@@ -142,7 +142,8 @@ def test_a_chat_without_content_is_empty():
 
 def test_results_keep_the_roles(tmp_path):
     text = tokenizer("chatml").apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False)
-    lens = mixlens.load(families.make("llama", "causal", vocab_size=len(tokenizer("chatml")), max_position_embeddings=64), tokenizer("chatml"))
+    sizes = {"vocab_size": len(tokenizer("chatml")), "max_position_embeddings": 64}
+    lens = mixlens.load(families.make("llama", "causal", **sizes), tokenizer("chatml"))
     attr = lens.attribute(text, "attention_rollout")
     attr.save(tmp_path / "chat")
     assert mixlens.read(tmp_path / "chat").source == attr.source

@@ -19,7 +19,7 @@ from mixlens.attribute.readout import Rows
 from mixlens.capture.attention import blocks
 
 TILE = 3 << 18  # entries of a weight matrix taken at a time: 3 MiB in float32
-CANCELS = 1 / 8  # positive products below 1/16 of the absolute ones: four of a number's bits would be lost, or more
+CANCELS = 1 / 16  # positive products below this part of the absolute ones: four of a number's bits would be lost
 ROUNDING = 1e-3  # a map's output is off by no more than this part of its absolute products, in any precision used here
 
 
@@ -92,21 +92,24 @@ def through_linear(r: Float[Tensor, "token out"], linear: Linear) -> Float[Tenso
         return out
     size, known = linear.x.abs(), linear.unbiased
     plain, absolute = torch.zeros_like(linear.x), torch.zeros_like(linear.x)
-    apart = torch.zeros_like(linear.x)  # what tokens whose halves cancel pass on
+    apart: list[tuple[Tensor, Tensor]] = []  # tokens whose halves cancel, and what they pass on
     tile = torch.empty_like(linear.weight[: max(1, TILE // size.shape[-1])])
     for some in blocks(len(linear.weight), len(tile)):
         w, share = linear.weight[some], r[..., some]
         v = torch.abs(w, out=tile[: len(w)])
-        whole = size @ v.T
-        both = known[..., some] + whole
-        close = (both < CANCELS * whole).any(-1)
-        s = divide(share, both.mul_(0.5))
+        positive = torch.addmm(known[..., some], size, v.T, beta=0.5, alpha=0.5)
+        # positive < CANCELS |x| |W|', with |x| |W|' = 2 positive - x W'
+        close = torch.add(positive, known[..., some], alpha=CANCELS / (1 - 2 * CANCELS)).amin(-1) < 0
+        s = divide(share, positive)
         if bool(close.any()):
-            apart[close] += _four_products(share[close], linear.x[close], known[close][..., some], w)
+            apart.append((close, _four_products(share[close], linear.x[close], known[close][..., some], w)))
             s[close] = 0
         plain.addmm_(s, w)
         absolute.addmm_(s, v)
-    return plain.mul_(linear.x).addcmul_(size, absolute).mul_(0.5).add_(apart)
+    out = plain.mul_(linear.x).addcmul_(size, absolute).mul_(0.5)
+    for close, passed in apart:
+        out[close] += passed
+    return out
 
 
 def _four_products(r: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:

@@ -90,15 +90,22 @@ def let_go(layer: nn.Module) -> None:
 
 
 def _bring(module: Any, args: Any, kwargs: Any) -> Any:
-    from accelerate.utils import send_to_device
-
     record = vars(module)[_RECORD]
     names = _names(module)
     for name in names:
         held = _holder(module, name)
         held[name] = _like(held[name], record.weights[name].to(record.device))
     vars(module)[_BROUGHT] = (*vars(module).get(_BROUGHT, ()), *names)
-    return send_to_device(args, record.device), send_to_device(kwargs, record.device)
+    return _moved(args, record.device), _moved(kwargs, record.device)
+
+
+def _moved(value: Any, device: Any) -> Any:
+    """A call's arguments on another device; what holds its tensors in another way stays as it is."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if type(value) in (tuple, list):
+        return type(value)(_moved(one, device) for one in value)
+    return {k: _moved(one, device) for k, one in value.items()} if type(value) is dict else value
 
 
 def _holder(module: Any, name: str) -> dict[str, Any]:

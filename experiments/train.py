@@ -33,13 +33,18 @@ from mixlens import embedded
 
 @dataclass(frozen=True)
 class Example:
-    """A text as ids, and its class; or, for a masked text, where [MASK] stands and the token ids that compete there."""
+    """A text as ids, and its class; or, for a masked text, where [MASK] stands and the token ids that compete there.
+
+    Or, for a question and its context, the first and last token of the answer, and those of the context.
+    """
 
     ids: list[int]
     types: list[int]
     label: int
     at: int | None = None
     among: tuple[int, ...] | None = None
+    span: tuple[int, int] | None = None
+    context: tuple[int, int] | None = None
 
 
 Parameters = dict[str, nn.Parameter]
@@ -56,8 +61,9 @@ def read_rows(paths: tuple[Path, ...]) -> list[Row]:
 
 
 def read_examples(data: Path, recipe: Recipe, tokenizer: Any, training: bool) -> list[Example]:
-    """The rows to train on, or to measure on; a row whose competing words are no single pieces is left out, and said.
+    """The rows to train on, or to measure on.
 
+    A row whose competing words are no single pieces, or that is longer than the model reads, is left out, and said.
     Raises ValueError on a strange label.
     """
     files = recipe.train if training else recipe.dev
@@ -70,6 +76,12 @@ def read_examples(data: Path, recipe: Recipe, tokenizer: Any, training: bool) ->
     for sample, (first, second) in zip(samples, pairs, strict=True):
         encoded = tokenizer(first, second, return_token_type_ids=True)
         ids, types = encoded["input_ids"], encoded["token_type_ids"]
+        if len(ids) > tokenizer.model_max_length:
+            continue
+        if sample.answer is not None:
+            tokens = [encoded.char_to_token(at, sequence_index=1) for at in (sample.answer[0], sample.answer[1] - 1)]
+            out.append(Example(ids, types, 0, span=tuple(tokens), context=(types.index(1), len(ids) - 2)))
+            continue
         if sample.words is None:
             if sample.label not in range(len(recipe.labels)):
                 raise ValueError(f"expected labels 0 to {len(recipe.labels) - 1}, got {sample.label!r} in {files}")
@@ -81,7 +93,8 @@ def read_examples(data: Path, recipe: Recipe, tokenizer: Any, training: bool) ->
         at = ids.index(tokenizer.mask_token_id)
         out.append(Example(ids, types, 0, at, tuple(pieces[0] for pieces in among)))
     if len(out) < len(samples):
-        print(f"left out of {files}: {len(samples) - len(out)} rows with words of several pieces", flush=True)
+        count = len(samples) - len(out)
+        print(f"left out of {files}: {count} rows with words of several pieces or too many tokens", flush=True)
     return out
 
 
@@ -125,8 +138,44 @@ def scores(model: Any, batch: list[Example], inputs: dict[str, Tensor]) -> Tenso
     return model.cls(hidden[torch.arange(len(batch), device=hidden.device), at]).gather(1, among)
 
 
+def loss_of(model: Any, batch: list[Example], inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
+    """Cross entropy of the class, or the mean of those of the answer's first and last token."""
+    if batch[0].span is None:
+        return cross_entropy(scores(model, batch, inputs), labels)
+    found = model(**inputs)
+    spans = torch.tensor([example.span for example in batch], device=found.start_logits.device)
+    return (cross_entropy(found.start_logits, spans[:, 0]) + cross_entropy(found.end_logits, spans[:, 1])) / 2
+
+
+def answered(model: Any, examples: list[Example]) -> dict[str, float]:
+    """Part of the questions whose best span of the context (up to 30 tokens) is the answer, and the mean F1."""
+    model.eval()
+    exact, overlap = [], []
+    with torch.no_grad():
+        for batch in batches(examples, 16):
+            inputs, _ = collate(batch, model.device)
+            found = model(**inputs)
+            for example, starts, ends in zip(batch, found.start_logits, found.end_logits, strict=True):
+                first, last = example.context
+                sums = starts[first : last + 1, None] + ends[None, first : last + 1]
+                sums = sums.masked_fill(
+                    torch.ones_like(sums).tril(-1).bool() | torch.ones_like(sums).triu(30).bool(), -1e9
+                )
+                a, b = (first + k for k in divmod(int(sums.argmax()), sums.shape[1]))
+                c, d = example.span
+                common = max(0, min(b, d) - max(a, c) + 1)
+                exact.append(float((a, b) == (c, d)))
+                overlap.append(2 * common / (b - a + 1 + d - c + 1))
+    return {"accuracy": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
+
+
 def accuracy(model: Any, examples: list[Example]) -> dict[str, float]:
-    """Part of the examples whose highest logit is that of their class, and the mean over classes (balanced)."""
+    """Part of the examples whose highest logit is that of their class, and the mean over classes (balanced).
+
+    Of questions see `answered`.
+    """
+    if examples[0].span is not None:
+        return answered(model, examples)
     model.eval()
     right: dict[int, list[float]] = {}
     with torch.no_grad():
@@ -158,7 +207,7 @@ def choose_tuned(model: nn.Module, rank: int) -> Parameters:
         parameter.requires_grad = (
             name.endswith((".bias", ".lora_A", ".lora_B"))
             or "LayerNorm" in name
-            or name.startswith(("bert.pooler.", "classifier.", "cls.predictions.transform."))
+            or name.startswith(("bert.pooler.", "classifier.", "cls.predictions.transform.", "qa_outputs."))
         ) and name != "cls.predictions.bias"  # one number a word of the vocabulary: the few words learned need none
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
@@ -180,7 +229,7 @@ def fit(model: Any, tuned: Parameters, recipe: Recipe, train: list[Example], dev
     for _ in range(recipe.epochs):
         for batch in batches(train, recipe.batch, rng):
             inputs, labels = collate(batch, model.device)
-            loss = cross_entropy(scores(model, batch, inputs), labels)
+            loss = loss_of(model, batch, inputs, labels)
             loss.backward()
             nn.utils.clip_grad_norm_(tuned.values(), recipe.clip)
             optimizer.step()
@@ -260,7 +309,7 @@ def run(name: str, recipe: Recipe, data: Path, out: Path, base: Path | None = No
     out.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, out, {"provenance": json.dumps(facts)})
     measured = accuracy(embedded.load_tuned(out.read_bytes(), base)[0].to(device), dev)
-    facts |= {"dev_accuracy": measured["accuracy"], "dev_balanced": measured["balanced"]}
+    facts |= {f"dev_{kind}": value for kind, value in measured.items()}
     save_file(tensors, out, {"provenance": json.dumps(facts)})
     return embedded.provenance(out.read_bytes())
 

@@ -69,7 +69,7 @@ def recipe(train):
     return train.Recipe(
         ("train.jsonl.gz",),
         ("dev.jsonl",),
-        lambda row, _: SimpleNamespace(text=row["text"], label=row["label"], words=None),
+        lambda row, _: SimpleNamespace(text=row["text"], label=row["label"], words=None, answer=None),
         ("bad", "good"),
         rank=2,
         lr=0.02,
@@ -192,7 +192,7 @@ def masked(train, data):
     return train.Recipe(
         ("masked.jsonl",),
         ("masked.jsonl",),
-        lambda row, _: SimpleNamespace(text=row["text"], label=None, words=row["words"]),
+        lambda row, _: SimpleNamespace(text=row["text"], label=None, words=row["words"], answer=None),
         task="masked",
         train_part=lambda _, number: number % 4 != 3,
         layers=1,

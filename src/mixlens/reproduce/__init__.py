@@ -15,6 +15,7 @@ from mixlens.reproduce import value_zeroing as v
 from mixlens.reproduce.claims import Claim
 from mixlens.reproduce.findings import Findings, Number, Panel
 from mixlens.reproduce.report import write
+from mixlens.reproduce.single import PAGES
 from mixlens.reproduce.study import BATCH, Progress, Study
 
 __all__ = ["REPRODUCTIONS", "Claim", "Findings", "Number", "Panel", "Reproduction", "reproduce"]
@@ -100,6 +101,11 @@ _LINES: tuple[tuple[str, str, str, str, Callable[[Study], Findings], tuple[str, 
 REPRODUCTIONS: dict[str, Reproduction] = {
     name: Reproduction(f"{paper}, {what}", title, run, roles, claims)
     for name, paper, what, title, run, roles, claims in _LINES
+}
+_KEYS = {"abnar": _ABNAR, "globenc": _GLOBENC, "alti": _ALTI, "vz": _VZ, "attcat": _QIANG}
+REPRODUCTIONS |= {
+    name: Reproduction(f"{_KEYS[paper]}, {what}", title, run, roles)
+    for name, (paper, what, title, run, roles) in PAGES.items()
 }
 
 

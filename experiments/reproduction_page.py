@@ -12,6 +12,10 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from string import Template
+
+from PIL import Image
+from reproduction_printed import PRINTED
 
 from mixlens.reproduce import REPRODUCTIONS
 from mixlens.reproduce.catalogue import CATALOGUE
@@ -31,7 +35,8 @@ def take(out: Path) -> None:
             for old in [*KEPT.glob(f"{name}-[0-9].png"), *KEPT.glob(f"{name}-[0-9][0-9].png")]:
                 old.unlink()
             for picture in sorted((out / name).glob("*.png")):
-                shutil.copy(picture, KEPT)
+                with Image.open(picture) as drawn:  # 256 colours: a third of the size, and looks the same
+                    drawn.convert("RGB").quantize(256).save(KEPT / picture.name, optimize=True)
             shutil.copy(out / name / "record.json", KEPT / f"{name}.json")
 
 
@@ -49,12 +54,18 @@ def text() -> str:
     said = {
         "claims": str(verdicts.total()),
         "alpha": f"{ALPHA:g}",
+        "printed": "`, `".join(one.name for one in records if _printed(one)),
         "strong": str(STRONG),
         "counted": counted,
         "matters": _matters(),
         "catalogue": _catalogue({one.name for one in records}),
     }
-    return head.format(**said) + "\n" + "\n".join(parts)
+    return Template(head).substitute(said) + "\n" + "\n".join(parts)
+
+
+def _printed(one: Record) -> bool:
+    """Whether its p is from printed intervals of what has texts behind it."""
+    return PRINTED in one.circumstances
 
 
 def _matters() -> str:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 from mixlens.reproduce import REPRODUCTIONS, Number, Panel
 from mixlens.reproduce.record import record
 
+PRINTED = "numbers: read back from print, so p is from intervals"
 _CELL = re.compile(r"(-?[\d.]+)(?: ± ([\d.]+))?(?: \[(-?[\d.]+), (-?[\d.]+)\])?(?: \(paper (-?[\d.]+)\))?")
 _DIFFERENCE = re.compile(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\] over ([^;]+)")
 _AGAINST = re.compile(r"([^;]+?): (?:reversed|undecided), ([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]")
@@ -33,6 +35,7 @@ _CLAIMS = (
     (r"ALTI is the most consistent", "ALTI"),
     (r"grad_l2 follows behind", "grad_l2"),
     (r"(?P<best>Rollout|Flow) correlates better than raw attention, layer (?P<column>\d)", ""),
+    (r"N_RESLN shows considerably less association with HTA: layer (?P<column>\d) \((?P<panel>\w+)\)", "N_RES N_ENC"),
     (r"In the last layer flow is at least rollout's equal", "Flow"),
 )
 _KINDS = {
@@ -70,7 +73,8 @@ def read(name: str, part: str):
     known = REPRODUCTIONS[name]
     facts = [line[2:] for line in lines[: next(i for i, one in enumerate(lines) if one.startswith("###"))]][4:]
     pictures = re.findall(r"!\[(.*?)\]\(reproduction/(.*?)\)", part)
-    made = record(name, known.cite, known.title, [f for f in facts if f], panels, known.claims(panels), pictures, notes)
+    facts = [*(f for f in facts if f), PRINTED]
+    made = record(name, known.cite, known.title, facts, panels, known.claims(panels), pictures, notes)
     mark = "(One by one, not corrected for their number.)"
     tables = tuple(
         replace(table, orderings=(), said=(*said[table.title], mark) if said[table.title] else ())
@@ -105,12 +109,15 @@ def _panel(title: str, rows: list[list[str]], notes: list[str]) -> Panel:
 
 def _with_differences(panels: list[Panel], claims: list[list[str]]) -> list[Panel]:
     found: dict[str, dict[tuple[str, str, str], Number]] = {panel.title: {} for panel in panels}
+    seen: Counter[str] = Counter()  # two lines of one text: the first is about one method, the second about the other
     for text, _, evidence in claims:
         for pattern, best in _CLAIMS:
             if not (match := re.fullmatch(pattern, text)):
                 continue
+            best = best.split()[seen[text] % len(best.split())] if " N_" in best else best
+            seen[text] += 1
             facts = {"best": best, "panel": panels[0].title, "column": "", **match.groupdict()}
-            panel = next(p for p in panels if p.title == facts["panel"])
+            panel = next(p for p in panels if p.title.startswith(facts["panel"]))
             column = facts["column"] or panel.columns[-1 if "last layer" in text else 0]
             for mean, low, high, row in _DIFFERENCE.findall(evidence):
                 found[panel.title][column, facts["best"], row.strip()] = Number(float(mean), float(low), float(high))

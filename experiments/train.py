@@ -10,185 +10,26 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gzip
 import hashlib
 import importlib.metadata
 import json
 import platform
 import random
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from recipes import RECIPES, Recipe, Row
+from examples import Example, batches, collate, read_examples
+from recipes import RECIPES, Recipe
 from safetensors.torch import save_file
+from scoring import accuracy, loss_of
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from mixlens import embedded
 
-
-@dataclass(frozen=True)
-class Example:
-    """A text as ids, and its class; or, for a masked text, where [MASK] stands and the token ids that compete there.
-
-    Or, for a question and its context, the first and last token of the answer, and those of the context.
-    """
-
-    ids: list[int]
-    types: list[int]
-    label: int
-    at: int | None = None
-    among: tuple[int, ...] | None = None
-    span: tuple[int, int] | None = None
-    context: tuple[int, int] | None = None
-
-
 Parameters = dict[str, nn.Parameter]
 Facts = dict[str, Any]
-
-
-def read_rows(paths: tuple[Path, ...]) -> list[Row]:
-    """The rows of JSON-lines files, plain or `.gz`, one after the other."""
-    rows = []
-    for path in paths:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
-            rows += [json.loads(line) for line in lines]
-    return rows
-
-
-def read_examples(data: Path, recipe: Recipe, tokenizer: Any, training: bool) -> list[Example]:
-    """The rows to train on, or to measure on.
-
-    A row whose competing words are no single pieces, or that is longer than the model reads, is left out, and said.
-    Raises ValueError on a strange label.
-    """
-    files = recipe.train if training else recipe.dev
-    rows = list(enumerate(read_rows(tuple(data / file for file in files))))
-    if recipe.train_part is not None:
-        rows = [(number, row) for number, row in rows if recipe.train_part(row, number) == training]
-    samples = [sample for number, row in rows if (sample := recipe.sample(row, number)) is not None]
-    pairs = [s.text if isinstance(s.text, tuple) else (s.text, None) for s in samples]
-    out = []
-    for sample, (first, second) in zip(samples, pairs, strict=True):
-        encoded = tokenizer(first, second, return_token_type_ids=True)
-        ids, types = encoded["input_ids"], encoded["token_type_ids"]
-        if len(ids) > tokenizer.model_max_length:
-            continue
-        if sample.answer is not None:
-            tokens = [encoded.char_to_token(at, sequence_index=1) for at in (sample.answer[0], sample.answer[1] - 1)]
-            out.append(Example(ids, types, 0, span=tuple(tokens), context=(types.index(1), len(ids) - 2)))
-            continue
-        if sample.words is None:
-            if sample.label not in range(len(recipe.labels)):
-                raise ValueError(f"expected labels 0 to {len(recipe.labels) - 1}, got {sample.label!r} in {files}")
-            out.append(Example(ids, types, sample.label))
-            continue
-        among = tokenizer(list(sample.words), add_special_tokens=False)["input_ids"]
-        if any(len(pieces) != 1 for pieces in among):
-            continue
-        at = ids.index(tokenizer.mask_token_id)
-        out.append(Example(ids, types, 0, at, tuple(pieces[0] for pieces in among)))
-    if len(out) < len(samples):
-        count = len(samples) - len(out)
-        print(f"left out of {files}: {count} rows with words of several pieces or too many tokens", flush=True)
-    return out
-
-
-def batches(examples: list[Example], size: int, rng: random.Random | None = None) -> Iterator[list[Example]]:
-    """Batches of texts of like length, so with nearly no padding; shuffled if `rng` is given."""
-    order = list(range(len(examples)))
-    pool = len(order)
-    if rng:
-        rng.shuffle(order)
-        pool = 64 * size  # sorting within pools keeps batches different from epoch to epoch
-    cuts = []
-    for start in range(0, len(order), pool):
-        chunk = sorted(order[start : start + pool], key=lambda i: len(examples[i].ids))
-        cuts += [chunk[at : at + size] for at in range(0, len(chunk), size)]
-    if rng:
-        rng.shuffle(cuts)
-    for cut in cuts:
-        yield [examples[i] for i in cut]
-
-
-def collate(batch: list[Example], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], Tensor]:
-    """Model inputs (batch, longest), padded on the right with id 0, and the classes (batch,)."""
-    longest = max(len(example.ids) for example in batch)
-    rows = {"input_ids": [e.ids for e in batch], "token_type_ids": [e.types for e in batch]}
-    if any(len(example.ids) < longest for example in batch):
-        rows["attention_mask"] = [[1] * len(example.ids) for example in batch]
-    inputs = {
-        name: torch.tensor([row + [0] * (longest - len(row)) for row in some], device=device)
-        for name, some in rows.items()
-    }
-    return inputs, torch.tensor([example.label for example in batch], device=device)
-
-
-def scores(model: Any, batch: list[Example], inputs: dict[str, Tensor]) -> Tensor:
-    """(batch, class): the classifier's logits, or those of the words that compete at [MASK]."""
-    if batch[0].among is None:
-        return model(**inputs).logits
-    hidden = model.bert(**inputs).last_hidden_state
-    at = torch.tensor([example.at for example in batch], device=hidden.device)
-    among = torch.tensor([example.among for example in batch], device=hidden.device)
-    return model.cls(hidden[torch.arange(len(batch), device=hidden.device), at]).gather(1, among)
-
-
-def loss_of(model: Any, batch: list[Example], inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
-    """Cross entropy of the class, or the mean of those of the answer's first and last token."""
-    if batch[0].span is None:
-        return cross_entropy(scores(model, batch, inputs), labels)
-    found = model(**inputs)
-    spans = torch.tensor([example.span for example in batch], device=found.start_logits.device)
-    return (cross_entropy(found.start_logits, spans[:, 0]) + cross_entropy(found.end_logits, spans[:, 1])) / 2
-
-
-def answered(model: Any, examples: list[Example]) -> dict[str, float]:
-    """Part of the questions whose best span of the context (up to 30 tokens) is the answer, and the mean F1."""
-    model.eval()
-    exact, overlap = [], []
-    with torch.no_grad():
-        for batch in batches(examples, 16):
-            inputs, _ = collate(batch, model.device)
-            found = model(**inputs)
-            for example, starts, ends in zip(batch, found.start_logits, found.end_logits, strict=True):
-                first, last = example.context
-                sums = starts[first : last + 1, None] + ends[None, first : last + 1]
-                sums = sums.masked_fill(
-                    torch.ones_like(sums).tril(-1).bool() | torch.ones_like(sums).triu(30).bool(), -1e9
-                )
-                a, b = (first + k for k in divmod(int(sums.argmax()), sums.shape[1]))
-                c, d = example.span
-                common = max(0, min(b, d) - max(a, c) + 1)
-                exact.append(float((a, b) == (c, d)))
-                overlap.append(2 * common / (b - a + 1 + d - c + 1))
-    return {"accuracy": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
-
-
-def accuracy(model: Any, examples: list[Example]) -> dict[str, float]:
-    """Part of the examples whose highest logit is that of their class, and the mean over classes (balanced).
-
-    Of questions see `answered`.
-    """
-    if examples[0].span is not None:
-        return answered(model, examples)
-    model.eval()
-    right: dict[int, list[float]] = {}
-    with torch.no_grad():
-        for batch in batches(examples, 32):
-            inputs, labels = collate(batch, model.device)
-            found = scores(model, batch, inputs).argmax(-1) == labels
-            for example, hit in zip(batch, found.tolist(), strict=True):
-                right.setdefault(example.label, []).append(float(hit))
-    every = [hit for hits in right.values() for hit in hits]
-    return {
-        "accuracy": sum(every) / len(every),
-        "balanced": sum(sum(hits) / len(hits) for hits in right.values()) / len(right),
-    }
 
 
 def add_lora(linear: nn.Linear, rank: int) -> None:

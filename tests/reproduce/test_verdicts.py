@@ -145,7 +145,7 @@ def test_alike_means_within_what_matters_everywhere():
     far = Panel("t", ("a", "b"), ("c", "d"), {**cells, ("b", "d"): base + 0.3})
     found = judge(measure([claim], [far]))[0]
     assert found.verdict == "reversed"
-    assert evidence(found).startswith("-0.300 [-0.300, -0.300] over b (d); alike is taken as within 0.05")
+    assert evidence(found).startswith("-0.300 [-0.300, -0.300] from b (d); alike is taken as within 0.05")
     noisy = np.random.default_rng(0).standard_normal(60)
     assert verdicts(Panel("t", ("a", "b"), ("c", "d"), {**cells, ("b", "d"): base + noisy}), claim) == ["undecided"]
 

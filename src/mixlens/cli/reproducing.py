@@ -36,7 +36,7 @@ def reproduce(
 
         if name is None:
             for key, what in REPRODUCTIONS.items():
-                typer.echo(f"{key:18} {what.cite}: {what.title}")
+                typer.echo(f"{key:20} {what.cite}: {what.title}")
             return
         models = dict(_named(one) for one in model or [])
         with progress(name, counted=True) as line:

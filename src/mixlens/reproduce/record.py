@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from mixlens.reproduce.findings import Panel
 from mixlens.reproduce.verdicts import Measured, Tested, measure, tally
 
 _DIGITS = 6  # significant ones that are kept
+_PAIR = tuple(f.name for f in fields(Pair))
+_MEASURED = tuple(f.name for f in fields(Measured) if f.name != "pair")
 _NUMBERS = ("n", "n_undefined", "mean", "std", "low", "high")
 
 
@@ -50,11 +52,12 @@ class Record:
             {
                 **{k: v for k, v in vars(t).items() if k not in ("cells", "orderings")},
                 "cells": [[row, column, dict(cell)] for (row, column), cell in t.cells.items()],
-                "orderings": [asdict(one) for one in t.orderings],
+                "orderings": [_flat(one) for one in t.orderings],
             }
             for t in self.tables
         ]
-        plain = {**vars(self), "tables": tables, "claims": [asdict(one) for one in self.claims]}
+        claims = [{"text": c.text, "alike": c.alike, "pairs": [_flat(one) for one in c.pairs]} for c in self.claims]
+        plain = {**vars(self), "pair": [*_PAIR, *_MEASURED], "tables": tables, "claims": claims}
         write_text(path, _lines(_rounded(plain)))
 
     @staticmethod
@@ -106,9 +109,15 @@ def _table(plain: Mapping[str, Any]) -> Table:
     )
 
 
-def _measured(plain: Mapping[str, Any]) -> Measured:
-    numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in plain.items() if k != "pair"}
-    return Measured(Pair(**plain["pair"]), **numbers)
+def _flat(one: Measured) -> list[Any]:
+    """A pair as the list of its fields, in the order that the file names under "pair"."""
+    return [getattr(one.pair, name) for name in _PAIR] + [getattr(one, name) for name in _MEASURED]
+
+
+def _measured(plain: Sequence[Any]) -> Measured:
+    pair, rest = plain[: len(_PAIR)], plain[len(_PAIR) :]
+    numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in zip(_MEASURED, rest, strict=True)}
+    return Measured(Pair(**dict(zip(_PAIR, pair, strict=True))), **numbers)
 
 
 def _rounded(value: Any) -> Any:

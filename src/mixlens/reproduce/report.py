@@ -175,35 +175,43 @@ def _p(one: Judged) -> str:
 
 def evidence(one: Judged) -> str:
     """The pair that a verdict hangs on, what would matter where it is less, and the others that speak against it."""
-    pairs = one.tested.pairs
-    if one.decisive is None:
+    pairs, decisive = one.tested.pairs, one.decisive
+    if decisive is None:
         return "not measured here"
-    where = len({(p.pair.panel, p.pair.column) for p in pairs}) > 1
-    panels = len({p.pair.panel for p in pairs}) > 1
-    text = _pair(one.decisive, where, panels)
+    text = _pair(decisive, one.tested)
     if one.verdict == "too few":
-        return f"{text}; the smallest p that so few could give is {one.decisive.floor:.3f}, above {ALPHA:g}"
+        return f"{text}; the smallest p that so few could give is {decisive.floor:.3f}, above {ALPHA:g}"
     if one.tested.alike:
-        text += f"; alike is taken as within {one.decisive.pair.least:g}"
+        text += f"; alike is taken as within {decisive.pair.least:g}"
     elif one.verdict.endswith("small"):
-        text += f"; {one.decisive.pair.least:g} would matter"
-    if len(pairs) > 1:
-        text += f"; the least favourable of {len(pairs)}" if one.decisive.toward == min(p.toward for p in pairs) else ""
-    others = sorted((p for p in one.tested.against if p is not one.decisive), key=lambda p: p.toward)
+        text += f"; {decisive.pair.least:g} would matter"
+    if len(pairs) > 1 and decisive.toward == min(p.toward for p in pairs):
+        text += f"; the least favourable of {len(pairs)}"
+    others = sorted((p for p in one.tested.against if p is not decisive), key=lambda p: p.toward)
     if others:
-        shown = "; ".join(_pair(p, where, panels) for p in others[:3])
+        shown = "; ".join(_pair(p, one.tested) for p in others[:3])
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         text += f". Against it also: {shown}{more}"
     return text
 
 
-def _pair(one: Measured, where: bool, panels: bool) -> str:
+def _pair(one: Measured, of: Tested) -> str:
+    """A pair's difference, and as much of what it is about as tells it from the claim's other pairs."""
     pair = one.pair
     text = f"{one.difference:+.3f}"
     if not math.isnan(one.low):
         text += f" [{one.low:+.3f}, {one.high:+.3f}]"
-    text += f" over {pair.worse}" if pair.worse else f" ({pair.better}{f', n = {one.n}' if one.n else ''})"
-    return text + (f" ({pair.panel}, {pair.column})" if panels else f" ({pair.column})" if where else "")
+    several = len({p.pair.better for p in of.pairs}) > 1
+    if pair.worse is None:
+        text += f" ({pair.better}{f', n = {one.n}' if one.n else ''})"
+    elif of.alike:
+        text += f" from {pair.worse}"
+    else:
+        text += f" {pair.better} over" if several else " over"
+        text += f" {pair.worse}{', where less is better' if one.difference * one.toward < 0 else ''}"
+    if len({p.pair.panel for p in of.pairs}) > 1:
+        return f"{text} ({pair.panel}, {pair.column})"
+    return f"{text} ({pair.column})" if len({p.pair.column for p in of.pairs}) > 1 else text
 
 
 def _cell(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mixlens.measure.ranks import rank_correlation
 from mixlens.measure.significance import sign_flip
 from mixlens.reproduce import Number, Panel
 from mixlens.reproduce.claims import MATTERS, STRONG, Claim, Pair, beats, least, near_zero, nonzero, pairs
@@ -160,6 +161,14 @@ def test_what_matters_is_written_down_for_every_kind():
     assert all(matter.least > 0 and matter.why for matter in MATTERS.values())
     mixed = Panel("t", ("a",), ("x", "y"), {}, kind={"x": "probability", "y": "log odds"})
     assert (least(mixed, "x"), least(mixed, "y", STRONG)) == (0.01, 0.1)
+
+
+def test_what_matters_of_a_rank_correlation_by_hand():
+    """One of 20 tokens moved by eight places: 1 - 6 (8 x 8 + 8 x 1) / (20 x 399)."""
+    ranks = np.arange(20.0)
+    moved = np.insert(np.delete(ranks, 3), 11, 3.0)
+    assert rank_correlation(np.argsort(moved).astype(float), ranks) == pytest.approx(1 - 6 * 72 / (20 * 399))
+    assert MATTERS["rank correlation"].least == round(6 * 72 / (20 * 399), 2)
 
 
 def test_orderings_are_the_papers_pairs():

@@ -29,9 +29,9 @@ _SOURCES = {
     "two intervals": " (ii)",
 }
 _SAID = {
-    "interval": "(i): from the printed interval of the paired difference; the texts' own numbers were not kept.",
+    "interval": "(i): from the interval of the paired difference, or of a number that is no mean over texts.",
     "two intervals": "(ii): from the intervals of the two methods, as if they erred in opposite directions, which is "
-    "conservative; the paired difference was not kept or does not exist.",
+    "conservative: the paired difference was not kept, or there is none.",
 }
 
 

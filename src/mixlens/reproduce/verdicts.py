@@ -22,8 +22,8 @@ ALPHA = 0.05
 Verdict = Literal[
     "holds", "holds, but small", "reversed", "reversed, but small", "undecided", "too few", "not measured"
 ]
-# Where a p is from: the texts' own numbers; a test that the number came with; the interval of the paired difference;
-# the intervals of both methods, as if they were as wrong as can be in opposite directions.
+# Where a p is from: the texts' own numbers; a test that the number came with; the interval of the paired difference, or
+# of a number by itself; the intervals of both methods, as if they were as wrong as can be in opposite directions.
 Source = Literal["texts", "test", "interval", "two intervals", "none"]
 NAN = math.nan
 
@@ -156,11 +156,14 @@ def _of_numbers(panel: Panel, pair: Pair, alike: bool) -> Measured:
         source, found = "interval", printed
     else:
         half, gap = (one.high - one.low + other.high - other.low) / 2, one.mean - other.mean
-        source, found = "two intervals", Number(gap, gap - half, gap + half, min(one.n, other.n))
+        source = "interval" if pair.worse is None else "two intervals"
+        found = Number(gap, gap - half, gap + half, min(one.n, other.n))
     sign = pair.sign or panel.sign(pair.column)
     toward = pair.least - abs(found.mean) if alike else sign * found.mean
     half = (found.high - found.low) / 2
-    rounding = panel.rounding[1] if source == "interval" else panel.rounding[0] * (1 if pair.worse is None else 2)
+    rounding = panel.rounding[0] * {"test": 1, "interval": 1, "two intervals": 2}[source]
+    if printed is not None:
+        rounding = panel.rounding[1]
     p = found.p if source == "test" else _interval_p(panel, toward, half, rounding)
     if math.isnan(p):
         source = "none"

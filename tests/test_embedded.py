@@ -185,6 +185,7 @@ FLOORS = {
     "hate": 0.70,
     "inference": 0.78,
     "paraphrase": 0.70,  # ours: always "paraphrase" is right in 0.66
+    "question": 0.25,  # the whole answer; 743 questions are few
 }
 
 

@@ -209,8 +209,8 @@ def figure3(study: Study) -> Findings:
         "tuned on; the paper has SQuAD 1.1 and 2.0. The model is a weak answerer (docs/tuned-models.md says how weak): "
         "its own answer is explained, and the gold answer's tokens are looked for.",
         "RawAtt, Rollout, Grads and AttGrads are read in the rows of the answer's first and last token, which look at "
-        "what stands beside them: at the answer, where the model is right. The authors' code reads RawAtt in the last row, "
-        "[SEP]'s, of the layers' mean, and Rollout as a mean over all rows and layers.",
+        "what stands beside them: at the answer, where the model is right. The authors' code reads RawAtt in the last "
+        "row, [SEP]'s, of the layers' mean, and Rollout as a mean over all rows and layers.",
         "PartialLRP and TransAtt have no rules for a question answering head here.",
     )
     return Findings((panel,), notes)

@@ -6,16 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mixlens.reproduce.attcat import held_out
+
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A row to learn: a text (or a pair), and its class, or the words that compete at [MASK], the right one first."""
+    """A row to learn: a text (or a pair), and its class, or the words that compete at [MASK], the right one first.
+
+    Or a question and its context, and the characters of the answer in the context.
+    """
 
     text: str | tuple[str, str]
     label: int | None = None
     words: tuple[str, str] | None = None
+    answer: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Recipe:
     dev: tuple[str, ...]
     sample: Callable[[Row, int], Sample | None]  # row and its number; None: the row is left out
     labels: tuple[str, ...] = ()  # of a classifier
-    task: Literal["sequence", "masked"] = "sequence"
+    task: Literal["sequence", "masked", "question"] = "sequence"
     train_part: Callable[[Row, int], bool] | None = None  # where train and dev stand in the same files
     layers: int | None = None  # keep the first layers alone
     rank: int = 8  # of the LoRA difference on every linear map of every layer; 0: none
@@ -73,6 +79,12 @@ def masked_verb(row: Row, _: int) -> Sample:
 def agreement(row: Row, _: int) -> Sample | None:
     """BLiMP, the paper's subset: the sentence with [MASK] for its target word; target and foil compete."""
     return _masked(row) if row["paper_subset"] else None
+
+
+def question(row: Row, _: int) -> Sample:
+    """XQuAD (English): the characters of the context that answer the question."""
+    start = row["answer_start"]
+    return Sample((row["question"], row["context"]), answer=(start, start + len(row["answer"])))
 
 
 def _masked(row: Row) -> Sample:
@@ -126,5 +138,14 @@ RECIPES = {
         paraphrase,
         ("different", "paraphrase"),
         epochs=4,
+    ),
+    "question": Recipe(
+        ("qa_xquad_en/test.jsonl.gz",),
+        ("qa_xquad_en/test.jsonl.gz",),
+        question,
+        task="question",
+        train_part=lambda row, number: not held_out(row, number),  # by paragraph
+        epochs=8,
+        batch=16,
     ),
 }

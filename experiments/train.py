@@ -10,136 +10,26 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gzip
 import hashlib
 import importlib.metadata
 import json
 import platform
 import random
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from recipes import RECIPES, Recipe, Row
+from examples import Example, batches, collate, read_examples
+from recipes import RECIPES, Recipe
 from safetensors.torch import save_file
+from scoring import accuracy, loss_of
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from mixlens import embedded
 
-
-@dataclass(frozen=True)
-class Example:
-    """A text as ids, and its class; or, for a masked text, where [MASK] stands and the token ids that compete there."""
-
-    ids: list[int]
-    types: list[int]
-    label: int
-    at: int | None = None
-    among: tuple[int, ...] | None = None
-
-
 Parameters = dict[str, nn.Parameter]
 Facts = dict[str, Any]
-
-
-def read_rows(paths: tuple[Path, ...]) -> list[Row]:
-    """The rows of JSON-lines files, plain or `.gz`, one after the other."""
-    rows = []
-    for path in paths:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
-            rows += [json.loads(line) for line in lines]
-    return rows
-
-
-def read_examples(data: Path, recipe: Recipe, tokenizer: Any, training: bool) -> list[Example]:
-    """The rows to train on, or to measure on; a row whose competing words are no single pieces is left out, and said.
-
-    Raises ValueError on a strange label.
-    """
-    files = recipe.train if training else recipe.dev
-    rows = list(enumerate(read_rows(tuple(data / file for file in files))))
-    if recipe.train_part is not None:
-        rows = [(number, row) for number, row in rows if recipe.train_part(row, number) == training]
-    samples = [sample for number, row in rows if (sample := recipe.sample(row, number)) is not None]
-    pairs = [s.text if isinstance(s.text, tuple) else (s.text, None) for s in samples]
-    out = []
-    for sample, (first, second) in zip(samples, pairs, strict=True):
-        encoded = tokenizer(first, second, return_token_type_ids=True)
-        ids, types = encoded["input_ids"], encoded["token_type_ids"]
-        if sample.words is None:
-            if sample.label not in range(len(recipe.labels)):
-                raise ValueError(f"expected labels 0 to {len(recipe.labels) - 1}, got {sample.label!r} in {files}")
-            out.append(Example(ids, types, sample.label))
-            continue
-        among = tokenizer(list(sample.words), add_special_tokens=False)["input_ids"]
-        if any(len(pieces) != 1 for pieces in among):
-            continue
-        at = ids.index(tokenizer.mask_token_id)
-        out.append(Example(ids, types, 0, at, tuple(pieces[0] for pieces in among)))
-    if len(out) < len(samples):
-        print(f"left out of {files}: {len(samples) - len(out)} rows with words of several pieces", flush=True)
-    return out
-
-
-def batches(examples: list[Example], size: int, rng: random.Random | None = None) -> Iterator[list[Example]]:
-    """Batches of texts of like length, so with nearly no padding; shuffled if `rng` is given."""
-    order = list(range(len(examples)))
-    pool = len(order)
-    if rng:
-        rng.shuffle(order)
-        pool = 64 * size  # sorting within pools keeps batches different from epoch to epoch
-    cuts = []
-    for start in range(0, len(order), pool):
-        chunk = sorted(order[start : start + pool], key=lambda i: len(examples[i].ids))
-        cuts += [chunk[at : at + size] for at in range(0, len(chunk), size)]
-    if rng:
-        rng.shuffle(cuts)
-    for cut in cuts:
-        yield [examples[i] for i in cut]
-
-
-def collate(batch: list[Example], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], Tensor]:
-    """Model inputs (batch, longest), padded on the right with id 0, and the classes (batch,)."""
-    longest = max(len(example.ids) for example in batch)
-    rows = {"input_ids": [e.ids for e in batch], "token_type_ids": [e.types for e in batch]}
-    if any(len(example.ids) < longest for example in batch):
-        rows["attention_mask"] = [[1] * len(example.ids) for example in batch]
-    inputs = {
-        name: torch.tensor([row + [0] * (longest - len(row)) for row in some], device=device)
-        for name, some in rows.items()
-    }
-    return inputs, torch.tensor([example.label for example in batch], device=device)
-
-
-def scores(model: Any, batch: list[Example], inputs: dict[str, Tensor]) -> Tensor:
-    """(batch, class): the classifier's logits, or those of the words that compete at [MASK]."""
-    if batch[0].among is None:
-        return model(**inputs).logits
-    hidden = model.bert(**inputs).last_hidden_state
-    at = torch.tensor([example.at for example in batch], device=hidden.device)
-    among = torch.tensor([example.among for example in batch], device=hidden.device)
-    return model.cls(hidden[torch.arange(len(batch), device=hidden.device), at]).gather(1, among)
-
-
-def accuracy(model: Any, examples: list[Example]) -> dict[str, float]:
-    """Part of the examples whose highest logit is that of their class, and the mean over classes (balanced)."""
-    model.eval()
-    right: dict[int, list[float]] = {}
-    with torch.no_grad():
-        for batch in batches(examples, 32):
-            inputs, labels = collate(batch, model.device)
-            found = scores(model, batch, inputs).argmax(-1) == labels
-            for example, hit in zip(batch, found.tolist(), strict=True):
-                right.setdefault(example.label, []).append(float(hit))
-    every = [hit for hits in right.values() for hit in hits]
-    return {
-        "accuracy": sum(every) / len(every),
-        "balanced": sum(sum(hits) / len(hits) for hits in right.values()) / len(right),
-    }
 
 
 def add_lora(linear: nn.Linear, rank: int) -> None:
@@ -158,7 +48,7 @@ def choose_tuned(model: nn.Module, rank: int) -> Parameters:
         parameter.requires_grad = (
             name.endswith((".bias", ".lora_A", ".lora_B"))
             or "LayerNorm" in name
-            or name.startswith(("bert.pooler.", "classifier.", "cls.predictions.transform."))
+            or name.startswith(("bert.pooler.", "classifier.", "cls.predictions.transform.", "qa_outputs."))
         ) and name != "cls.predictions.bias"  # one number a word of the vocabulary: the few words learned need none
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
@@ -180,7 +70,7 @@ def fit(model: Any, tuned: Parameters, recipe: Recipe, train: list[Example], dev
     for _ in range(recipe.epochs):
         for batch in batches(train, recipe.batch, rng):
             inputs, labels = collate(batch, model.device)
-            loss = cross_entropy(scores(model, batch, inputs), labels)
+            loss = loss_of(model, batch, inputs, labels)
             loss.backward()
             nn.utils.clip_grad_norm_(tuned.values(), recipe.clip)
             optimizer.step()
@@ -260,7 +150,7 @@ def run(name: str, recipe: Recipe, data: Path, out: Path, base: Path | None = No
     out.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, out, {"provenance": json.dumps(facts)})
     measured = accuracy(embedded.load_tuned(out.read_bytes(), base)[0].to(device), dev)
-    facts |= {"dev_accuracy": measured["accuracy"], "dev_balanced": measured["balanced"]}
+    facts |= {f"dev_{kind}": value for kind, value in measured.items()}
     save_file(tensors, out, {"provenance": json.dumps(facts)})
     return embedded.provenance(out.read_bytes())
 

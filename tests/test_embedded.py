@@ -185,6 +185,7 @@ FLOORS = {
     "hate": 0.70,
     "inference": 0.78,
     "paraphrase": 0.70,  # ours: always "paraphrase" is right in 0.66
+    "question": 0.25,  # the whole answer; 743 questions are few
 }
 
 
@@ -198,7 +199,7 @@ def test_every_embedded_model_has_a_floor():
 def test_other_embedded_models(name):
     """They load as what they are, and their header says how good they are and what they were made of."""
     facts = embedded.provenance((resources.files("mixlens") / "data" / f"{name}.safetensors").read_bytes())
-    accuracy = min(facts["dev_accuracy"], facts["dev_balanced"])
+    accuracy = min(facts["dev_accuracy"], facts.get("dev_balanced", facts.get("dev_f1")))
     assert accuracy >= FLOORS[name]
     assert facts["name"] == name and facts["base"]["sha256"] == BASE_SHA256
     model, tokenizer = embedded.load_embedded(name)

@@ -69,7 +69,7 @@ def recipe(train):
     return train.Recipe(
         ("train.jsonl.gz",),
         ("dev.jsonl",),
-        lambda row, _: SimpleNamespace(text=row["text"], label=row["label"], words=None),
+        lambda row, _: SimpleNamespace(text=row["text"], label=row["label"], words=None, answer=None),
         ("bad", "good"),
         rank=2,
         lr=0.02,
@@ -192,7 +192,7 @@ def masked(train, data):
     return train.Recipe(
         ("masked.jsonl",),
         ("masked.jsonl",),
-        lambda row, _: SimpleNamespace(text=row["text"], label=None, words=row["words"]),
+        lambda row, _: SimpleNamespace(text=row["text"], label=None, words=row["words"], answer=None),
         task="masked",
         train_part=lambda _, number: number % 4 != 3,
         layers=1,
@@ -230,6 +230,61 @@ def test_words_of_several_pieces_are_left_out_and_said(train, masked, base, tmp_
     assert "1 rows with words of several pieces" in capsys.readouterr().out
 
 
+@pytest.fixture(scope="module")
+def question(train, data):
+    """The word before "film" answers; two of six rows are kept for measuring, and one row is too long to read."""
+    texts = ["a warm film", "warm film", "a cold film", "a fine warm film", "cold film", "a dull cold film"]
+    rows = [{"question": "plot", "context": text, "at": text.index(" film")} for text in texts]
+    rows.append({"question": "plot", "context": "a " * 20 + "warm film", "at": 44})
+    (data / "question.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return train.Recipe(
+        ("question.jsonl",),
+        ("question.jsonl",),
+        lambda row, _: SimpleNamespace(
+            text=(row["question"], row["context"]), label=None, words=None, answer=(row["at"] - 4, row["at"])
+        ),
+        task="question",
+        train_part=lambda _, number: number not in (1, 3),
+        rank=2,
+        lr=0.02,
+        epochs=30,
+        batch=2,
+        dropout=0.0,
+    )
+
+
+def test_questions(train, question, data, base, tmp_path, capsys):
+    """The answer's tokens are found, the head is tuned, and what comes out answers."""
+    facts = train.run("question", question, data, tmp_path / "question.safetensors", base)
+    assert facts["rows"] == {"train": 4, "dev": 2} and facts["task"] == "question"
+    assert facts["dev_accuracy"] == facts["dev_f1"] == 1.0
+    assert "1 rows with words of several pieces or too many tokens" in capsys.readouterr().out
+    assert "qa_outputs.weight" in load((tmp_path / "question.safetensors").read_bytes())
+    model, tokenizer = embedded.load_tuned((tmp_path / "question.safetensors").read_bytes(), base)
+    assert type(model).__name__ == "BertForQuestionAnswering"
+    examples = train.read_examples(data, question, tokenizer, training=False)
+    assert [(e.span, e.context) for e in examples] == [((3, 3), (3, 4)), ((5, 5), (3, 6))]
+
+
+def test_f1_of_a_span_by_hand(train):
+    """Answer tokens 3 to 4, found 4 to 6: one of them common, 2 x 1 / (2 + 3); and no span ends before it starts."""
+
+    class Model:
+        device = "cpu"
+
+        def eval(self) -> None:
+            pass
+
+        def __call__(self, input_ids, **_):
+            start, end = torch.zeros(1, 9), torch.zeros(1, 9)
+            start[0, 4], end[0, 6] = 5.0, 4.0
+            end[0, 3], end[0, 8] = 4.5, 9.0  # before the start; no token of the context
+            return SimpleNamespace(start_logits=start, end_logits=end)
+
+    example = train.Example([1] * 9, [0] * 3 + [1] * 6, 0, span=(3, 4), context=(3, 7))
+    assert importlib.import_module("scoring").answered(Model(), [example]) == {"accuracy": 0.0, "f1": 2 * 1 / (2 + 3)}
+
+
 def test_rank_0_tunes_no_linear_map_of_a_layer(train, base):
     model, _ = embedded.build(base, ("bad", "good"))
     tuned = train.choose_tuned(model, 0)
@@ -253,6 +308,7 @@ def test_every_recipe_reads_its_rows(train):
         "hate": {"tokens": ["so", "nice"], "label": "normal"},
         "inference": {"premise": "A", "hypothesis": "B", "label": "contradiction"},
         "paraphrase": {"text_a": "A", "text_b": "B", "label": 0},
+        "question": {"question": "Who?", "context": "It was Ann.", "answer": "Ann", "answer_start": 7},
     }
     rows["sst2_cut"] = rows["sst2"]
     got = {name: recipe.sample(rows[name], 0) for name, recipe in train.RECIPES.items()}
@@ -262,6 +318,7 @@ def test_every_recipe_reads_its_rows(train):
         "hate": "so nice",
     }
     assert got["agreement"].words == ("herself", "themselves")
+    assert got["question"].text == ("Who?", "It was Ann.") and got["question"].answer == (7, 10)
     assert train.RECIPES["agreement"].sample({**rows["agreement"], "paper_subset": False}, 0) is None
-    labels = {n: s.label for n, s in got.items() if s.words is None}
+    labels = {n: s.label for n, s in got.items() if s.words is None and s.answer is None}
     assert labels == {"sst2": 1, "sst2_cut": 1, "verb_number": 1, "hate": 0, "inference": 2, "paraphrase": 0}

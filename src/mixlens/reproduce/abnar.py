@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values
+from mixlens.reproduce.claims import SLIGHT, Claim, beats
+from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
 
 _METHODS = {"Raw": "attention+rollout", "Rollout": "attention_rollout", "Flow": "attention_flow"}
@@ -38,18 +39,23 @@ def _verb(study: Study, reference: str, published: Mapping[str, tuple[float, ...
     panel = _panel(study, part, "verb_number", rows, reference, None)
     paper = {(m, k): v for m, column in published.items() for k, v in zip(panel.columns, column, strict=False)}
     panel = replace(panel, paper=paper)
-    last = panel.columns[-1]
-    claims: list[Claim] = []
-    for k in panel.columns[1:]:
-        claims.append(panel.beats(f"Rollout correlates better than raw attention, layer {k}", k, "Rollout", ["Raw"]))
-        claims.append(panel.beats(f"Flow correlates better than raw attention, layer {k}", k, "Flow", ["Raw"]))
-    claims.append(panel.beats("In the last layer flow is at least rollout's equal", last, "Flow", ["Rollout"]))
     notes = (
         "Raw: the [CLS] row of a layer's own attention; rollout and flow up to the layer. The paper's model was "
         "trained from nothing (6 layers x 8 heads, its own vocabulary), ours is the tuned MiniLM (6 x 12).",
         "Blank-out: |p - p'|, [UNK]. Input gradients: |sum over dimensions| of the gradient of the gold class's logit.",
     )
-    return Findings((panel,), tuple(claims), notes)
+    return Findings((panel,), notes)
+
+
+def verb_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Rollout and flow against raw attention, flow against rollout, from the second layer up."""
+    (panel,) = panels
+    said = (
+        ("Rollout correlates better than raw attention", "Rollout", "Raw"),
+        ("Flow correlates better than raw attention", "Flow", "Raw"),
+        ("Flow is more reliable than rollout", "Flow", "Rollout"),
+    )
+    return [beats(panel, f"{text}, layer {k}", k, a, [b]) for text, a, b in said for k in panel.columns[1:]]
 
 
 def table3(study: Study) -> Findings:
@@ -58,16 +64,17 @@ def table3(study: Study) -> Findings:
     panel = _panel(study, "abnar-sst2", "sst2", rows, "grad_sum", (1, 3, 5, 6))
     paper = {(m, k): v for m, column in _T3.items() for k, v in zip(panel.columns, column, strict=False)}
     panel = replace(panel, paper=paper)
-    last = panel.columns[-1]
-    claims = [
-        panel.beats(f"{m} is slightly better than raw attention in the last layer", last, m, ["Raw"])
-        for m in ("Rollout", "Flow")
-    ]
     return Findings(
         (panel,),
-        tuple(claims),
         ("The paper's model is DistilBERT. Its code takes the last class's logit, we the gold one's.",),
     )
+
+
+def table3_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Slightly better than raw attention."""
+    (panel,) = panels
+    text, last = "is slightly better than raw attention in the last layer", panel.columns[-1]
+    return [beats(panel, f"{m} {text}", last, m, ["Raw"], SLIGHT) for m in ("Rollout", "Flow")]
 
 
 def _panel(

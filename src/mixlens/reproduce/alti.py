@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,8 @@ from mixlens.attribute.target import Target
 from mixlens.decompose import Block
 from mixlens.measure.corpus import anisotropy
 from mixlens.measure.statistics import resampled
-from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values
+from mixlens.reproduce.claims import STRONG, Claim, beats, near_zero, pairs
+from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
 
 ROLLOUTS = {"Attn Rollout": "attention_rollout", "Norm Rollout": "norm_rollout", "ALTI": "alti"}
@@ -50,12 +51,21 @@ def table2(study: Study) -> Findings:
     panel = Panel(
         "Spearman with a reference", tuple(ROLLOUTS), tuple(columns), values, paper, resamples=study.resamples
     )
-    claims = [panel.beats(f"ALTI outperforms the other rollouts ({c})", c, "ALTI") for c in columns]
     notes = (
         "The paper's column is BERT's. SVA: the paper's masked LM is not tuned, ours is tuned to prefer the right "
         "number, so its probability is that among target and foil; the verb is blanked out along with the rest.",
     )
-    return Findings((panel,), tuple(claims), notes)
+    return Findings((panel,), notes)
+
+
+def table2_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """ALTI against the other rollouts."""
+    (panel,) = panels
+    sst2, sva = panel.columns
+    return [
+        beats(panel, f"ALTI outperforms the other rollouts by a large margin ({sst2})", sst2, "ALTI", times=STRONG),
+        beats(panel, f"ALTI outperforms the other rollouts ({sva})", sva, "ALTI"),
+    ]
 
 
 def figure3(study: Study) -> Findings:
@@ -82,29 +92,27 @@ def figure3(study: Study) -> Findings:
         tuple(kinds),
         layers,
         values,
-        better={k: 0 for k in layers},
+        better=dict.fromkeys(layers, -1),
+        kind="cosine",
         shape="lines",
     )
-    first, last = (values["transformed T_i(x_j)", k] for k in (layers[0], layers[-1]))
-    outputs = [values["outputs y_i", k] for k in layers]
-    inner = [values["transformed T_i(x_j)", k] for k in layers]
-    assert isinstance(first, Number) and isinstance(last, Number)
-    pairs = [(a, b) for a, b in zip(inner, outputs, strict=True) if isinstance(a, Number) and isinstance(b, Number)]
-    below, above = sum(a.high < b.low for a, b in pairs), sum(a.low > b.high for a, b in pairs)
-    claims = (
-        Claim(
-            "Transformed vectors are less anisotropic than the block's outputs, in every layer",
-            "reversed" if above else "holds" if below == len(pairs) else "undecided",
-            f"of {len(pairs)} layers {below} have the interval below and {above} above that of the outputs",
-        ),
-        Claim(
-            "In the first layer the transformed vectors are almost isotropic",
-            "holds" if first.low > -0.1 and first.high < 0.1 else "reversed" if abs(first.mean) > 0.1 else "undecided",
-            f'{first.mean:.3f} [{first.low:.3f}, {first.high:.3f}]; "almost" is taken as below 0.1',
-        ),
-    )
-    note = "Exact over all pairs of different texts, not over a sample of pairs."
-    return Findings((panel,), claims, (note,))
+    return Findings((panel,), ("Exact over all pairs of different texts, not over a sample of pairs.",))
+
+
+_NEAR = 0.1  # mean cosine that is still "almost isotropic"
+
+
+def figure3_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Transformed vectors against the block's outputs, and by themselves in the first layer."""
+    (panel,) = panels
+    outputs, inner = panel.rows
+    text = "Transformed vectors are less anisotropic than the block's outputs, in every layer"
+    first = panel.columns[0]
+    isotropic = "In the first layer the transformed vectors are almost isotropic"
+    return [
+        Claim(text, pairs(panel, panel.columns, inner, [outputs])),
+        near_zero(panel, isotropic, first, inner, _NEAR),
+    ]
 
 
 def _outputs(block: Block) -> Tensor:
@@ -142,10 +150,16 @@ def figure6(study: Study) -> Findings:
         tuple(of),
         values,
         better={t: -1 for t in of},
+        kind="rank",
         resamples=study.resamples,
     )
-    claims = [panel.beats(f"ALTI ranks {t} lower than the others do", t, "ALTI") for t in of]
-    return Findings((panel,), tuple(claims), ("Texts without the token are left out of its column.",))
+    return Findings((panel,), ("Texts without the token are left out of its column.",))
+
+
+def figure6_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """ALTI's ranks of the special tokens against the others'."""
+    (panel,) = panels
+    return [beats(panel, f"ALTI ranks {t} lower than the others do", t, "ALTI") for t in panel.columns]
 
 
 def figure7(study: Study) -> Findings:
@@ -169,12 +183,17 @@ def figure7(study: Study) -> Findings:
     names = tuple(label for label, _, _ in methods)
     values = {(m, "consistency"): table.values("consistency", m) for m in names}
     panel = Panel("Consistency of two models", names, ("consistency",), values, resamples=study.resamples)
-    claims = (
-        panel.beats("ALTI is the most consistent", "consistency", "ALTI"),
-        panel.beats("grad_l2 follows behind", "consistency", "grad_l2", ["grad x input", "IG"]),
-    )
     note = "The paper's two models are BERT and DistilBERT, ours the tuned MiniLM and its tuned three-layer cut."
-    return Findings((panel,), claims, (note, *table.notes))
+    return Findings((panel,), (note, *table.notes))
+
+
+def figure7_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """ALTI first, grad_l2 second."""
+    (panel,) = panels
+    return [
+        beats(panel, "ALTI is the most consistent", "consistency", "ALTI"),
+        beats(panel, "grad_l2 follows behind", "consistency", "grad_l2", ["grad x input", "IG"]),
+    ]
 
 
 def figures8to10(study: Study) -> Findings:
@@ -192,4 +211,4 @@ def figures8to10(study: Study) -> Findings:
             maps = lens.mixing(text, method=mixing)
             maps = maps.normalized() if method == "norm_rollout" else maps
             pictures[f"{label}, sentence {number}"] = maps.rollout().layer(-1).plot
-    return Findings((), (), ("Rows are the last layer's tokens, columns the input.",), pictures)
+    return Findings((), ("Rows are the last layer's tokens, columns the input.",), pictures, texts)

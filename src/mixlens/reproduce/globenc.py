@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import factorial
+
 import numpy as np
 import torch
 
@@ -9,7 +12,9 @@ from mixlens.architectures import base_model
 from mixlens.architectures.match import layer_modules, submodule
 from mixlens.evaluation import Table
 from mixlens.measure.ranks import correlation, rank_correlation
-from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
+from mixlens.measure.statistics import permutation
+from mixlens.reproduce.claims import STRONG, Claim, Pair, beats, least, nonzero
+from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Row, Study
 
 # The eight rows of Table 1: name in the paper -> method here. All are rolled out; none gets a residual added.
@@ -49,17 +54,25 @@ def table1(study: Study) -> Findings:
         values |= {(label, name): table.values("spearman", label) for label in MAPS}
     paper = {(label, name): v for name, column in _TABLE_1.items() for label, v in zip(MAPS, column, strict=True)}
     panel = Panel("Spearman with saliency", tuple(MAPS), tuple(sets), values, paper, resamples=study.resamples)
-    claims = (
-        [panel.beats(f"N_ENC is the highest of all ({name})", name, "N_ENC (GlobEnc)") for name in sets]
-        + [
-            panel.beats(
-                f"N_RESLN falls behind N_RES: LN1 alone deteriorates the scores ({name})", name, "N_RES", ["N_RESLN"]
-            )
-            for name in sets
-        ]
-        + [panel.beats(f"Norms say more than weights: N over W ({name})", name, "N", ["W"]) for name in sets]
+    return Findings((panel,))
+
+
+def table1_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Section 4.5: each component adds, the norms say more, one LayerNorm alone takes away."""
+    (panel,) = panels
+    said = (
+        ("N_ENC is the highest of all", "N_ENC (GlobEnc)", None, 1),
+        ("N_RESLN suddenly drops behind N_RES: LN1 alone deteriorates the scores", "N_RES", ("N_RESLN",), STRONG),
+        ("Norms say more than weights, by a significant gap: N over W", "N", ("W",), STRONG),
+        ("The right mixing ratio makes a huge gap: W_RES over W_FIXEDRES", "W_RES", ("W_FIXEDRES",), STRONG),
+        ("A fixed residual is better than none: N_FIXEDRES over N, on all sets", "N_FIXEDRES", ("N",), 1),
+        ("N_RES is the highest without LayerNorm", "N_RES", ("W", "W_FIXEDRES", "W_RES", "N", "N_FIXEDRES"), 1),
     )
-    return Findings((panel,), tuple(claims))
+    return [
+        beats(panel, f"{text} ({name})", name, best, others, times)
+        for text, best, others, times in said
+        for name in panel.columns
+    ]
 
 
 def table2(study: Study) -> Findings:
@@ -89,7 +102,9 @@ def table2(study: Study) -> Findings:
                 values[label, name] = by_layer[layer]
             paper |= {(label, n): v for n, v in zip(names, published[label][which], strict=True)}
     panel = Panel("Spearman with saliency, by layer", chosen, tuple(columns), values, paper, resamples=study.resamples)
-    turned = {(label, how): values[label, f"{how} MAX"] for label in chosen for how in ("individual", "rollout")}
+    turned: dict[tuple[str, str], Values | Number] = {
+        (label, how): values[label, f"{how} MAX"] for label in chosen for how in ("individual", "rollout")
+    }
     both = Panel(
         "Individual against rolled out, the best layer of each",
         tuple(f"{label}, {how}" for label in chosen for how in ("individual", "rollout")),
@@ -97,17 +112,16 @@ def table2(study: Study) -> Findings:
         {(f"{label}, {how}", "MAX"): v for (label, how), v in turned.items()},
         resamples=study.resamples,
     )
-    claims = [
-        both.beats(
-            f"Rollout correlates more than any single layer ({label})",
-            "MAX",
-            f"{label}, rollout",
-            [f"{label}, individual"],
-        )
-        for label in chosen
-    ]
     note = "The paper's layers are 1, 6 and 12 of 12; ours the first, the middle and the last of the model's."
-    return Findings((panel,), tuple(claims), (note,))
+    return Findings((panel, both), (note, "The best layer (MAX) is chosen on the texts that it is compared on."))
+
+
+def table2_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Rollout against single layers."""
+    both = panels[1]
+    labels = [row.removesuffix(", rollout") for row in both.rows if row.endswith(", rollout")]
+    text = "Rollout correlates more than any single layer"
+    return [beats(both, f"{text} ({m})", "MAX", f"{m}, rollout", [f"{m}, individual"]) for m in labels]
 
 
 def _rolled(study: Study) -> Table:
@@ -131,8 +145,23 @@ def figure3(study: Study) -> Findings:
         level=0.99,
         resamples=study.resamples,
     )
-    claims = [panel.beats(f"N_ENC has the highest correlation in layer {k}", k, "N_ENC (GlobEnc)") for k in layers]
-    return Findings((panel,), tuple(claims), ('The paper claims the highest correlation "in almost every layer".',))
+    return Findings((panel,), ('The paper claims both "in almost every layer".',))
+
+
+def figure3_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Layer by layer: N_ENC the highest, norms over weights."""
+    (panel,) = panels
+    highest = [
+        beats(panel, f"N_ENC has the highest correlation in layer {k}", k, "N_ENC (GlobEnc)") for k in panel.columns
+    ]
+    norms = [
+        Claim(
+            f"Norms correlate more than weights in layer {k}: N over W, N_RES over W_RES",
+            tuple(Pair(panel.title, k, a, b, least(panel, k)) for a, b in (("N", "W"), ("N_RES", "W_RES"))),
+        )
+        for k in panel.columns
+    ]
+    return highest + norms
 
 
 def figure4(study: Study) -> Findings:
@@ -168,22 +197,24 @@ def figure4(study: Study) -> Findings:
         )
         for s, kind in enumerate(statistics)
     ]
-    claims = [
-        panel.beats(
-            f"N_RESLN shows considerably less association with HTA: layer {k} ({panel.title.split()[0]})",
-            k,
-            m,
-            ["N_RESLN"],
-        )
-        for panel in panels
-        for k in layers
-        for m in ("N_RES", "N_ENC")
-    ]
     notes = (
         "The paper says Pearson in Figure 4, the authors' code computes Spearman: both are shown. Their HTA is of a "
         "BERT that was not tuned; ours is of the model that is explained.",
     )
-    return Findings(tuple(panels), tuple(claims), notes)
+    return Findings(tuple(panels), notes)
+
+
+def figure4_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """N_RESLN against both others, by either correlation."""
+    return [
+        Claim(
+            f"N_RESLN shows considerably less association with HTA than N_RES and N_ENC: layer {k} "
+            f"({panel.title.split()[0]})",
+            tuple(Pair(panel.title, k, m, "N_RESLN", least(panel, k, STRONG)) for m in ("N_RES", "N_ENC")),
+        )
+        for panel in panels
+        for k in panel.columns
+    ]
 
 
 def figure5(study: Study) -> Findings:
@@ -200,10 +231,18 @@ def figure5(study: Study) -> Findings:
         layers.append(str(at))
         values["all dimensions", str(at)] = Number(correlation(first, second), n=len(first))
         if out.sum() > 2:
-            values["outliers", str(at)] = Number(correlation(first[out], second[out]), n=int(out.sum()))
+            found = permutation(first[out], second[out])
+            floor = 1 / factorial(found.n) if found.exact else 0.0
+            values["outliers", str(at)] = Number(found.value, n=found.n, p=found.p, floor=floor)
         values["outliers, how many", str(at)] = Number(float(out.sum()), n=len(first))
     panel = Panel(
-        "Pearson of the weights of LN1 and LN2", ("outliers", "all dimensions"), tuple(layers), values, shape="lines"
+        "Pearson of the weights of LN1 and LN2",
+        ("outliers", "all dimensions"),
+        tuple(layers),
+        values,
+        better=dict.fromkeys(layers, 0),
+        kind="correlation of a few",
+        shape="lines",
     )
     counts = Panel(
         "Outlier dimensions (3 sigma from the mean in LN1 or LN2)",
@@ -212,15 +251,18 @@ def figure5(study: Study) -> Findings:
         values,
         better={k: 0 for k in layers},
     )
-    claims = []
-    for k in layers:
-        number = values.get(("outliers", k))
-        if isinstance(number, Number):
-            verdict: Verdict = "holds" if number.mean < -0.5 else "reversed" if number.mean > 0 else "undecided"
-            text = f"Outlier weights of the two norms are the opposite of each other: layer {k}"
-            claims.append(Claim(text, verdict, f"r = {number.mean:.2f} over {number.n} dimensions"))
-    note = "\"Large negative\" is taken as r below -0.5. One model, so no interval. MiniLM's norms are not BERT's."
-    return Findings((panel, counts), tuple(claims), (note,))
+    notes = (
+        "p is that of all orders of the outlier dimensions (permutation); a layer with fewer than three has no "
+        "correlation. One model, so no interval. MiniLM's norms are not BERT's.",
+    )
+    return Findings((panel, counts), notes)
+
+
+def figure5_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Opposite outliers, layer by layer."""
+    panel = panels[0]
+    text = "Outlier weights of the two norms are the opposite of each other, with a large negative correlation: layer"
+    return [nonzero(panel, f"{text} {k}", k, "outliers", -1) for k in panel.columns]
 
 
 def _outliers(weights: Values) -> np.ndarray:

@@ -1,27 +1,42 @@
-"""A reproduction's findings as a page, a table of numbers and figures."""
+"""A reproduction's record as a page, a table of numbers and figures."""
 
 from __future__ import annotations
 
-import csv
-import io
+import math
 import platform
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
 import mixlens
-from mixlens.files import write_text
-from mixlens.reproduce.findings import Findings, Panel
+from mixlens.files import csv_text, write_text
+from mixlens.reproduce.claims import Claim
+from mixlens.reproduce.findings import Findings
+from mixlens.reproduce.record import Record, Table, record
 from mixlens.reproduce.study import BATCH, Study
+from mixlens.reproduce.verdicts import ALPHA, Judged, Measured, Tested, judge
 from mixlens.view import reproduction
 
 _COLUMNS = ("panel", "row", "column", "n", "n_undefined", "mean", "std", "low", "high", "paper")
+_SOURCES = {
+    "texts": "",
+    "test": "",
+    "none": "",
+    "interval": " (i)",
+    "two intervals": " (ii)",
+}
+_SAID = {
+    "interval": "(i): from the interval of the paired difference, or of a number that is no mean over texts.",
+    "two intervals": "(ii): from the intervals of the two methods, as if they erred in opposite directions, which is "
+    "conservative: the paired difference was not kept, or there is none.",
+}
 
 
-def write(cite: str, title: str, study: Study, found: Findings) -> Path:
-    """Write page.md, table.csv and a PNG a panel and picture into the study's folder; the page's path."""
+def write(cite: str, title: str, study: Study, found: Findings, claims: Sequence[Claim]) -> Path:
+    """Write page.md, record.json, table.csv and a PNG a panel and picture into the study's folder; the page's path."""
     pictures = []
     for number, panel in enumerate(found.panels, 1):
         pictures.append((panel.title, f"{study.name}-{number}.png"))
@@ -29,45 +44,45 @@ def write(cite: str, title: str, study: Study, found: Findings) -> Path:
     for number, (name, draw) in enumerate(found.pictures.items(), 1 + len(found.panels)):
         pictures.append((name, f"{study.name}-{number}.png"))
         draw(study.out / pictures[-1][1])
-    write_text(study.out / "table.csv", _csv(found))
-    page = study.out / "page.md"
-    write_text(page, _page(cite, title, study, found, pictures))
-    return page
+    made = record(study.name, cite, title, circumstances(study), found.panels, claims, pictures, found.notes)
+    made.save(study.out / "record.json")
+    write_text(study.out / "table.csv", _csv(made))
+    path = study.out / "page.md"
+    write_text(path, page(made))
+    return path
 
 
-def _csv(found: Findings) -> str:
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(_COLUMNS)
-    for panel in found.panels:
-        for row in panel.rows:
-            for column in panel.columns:
-                cell = panel.summary(row, column)
-                if cell is not None:
-                    numbers = (getattr(cell, name, "") for name in ("n", "n_undefined", "mean", "std", "low", "high"))
-                    out.writerow([panel.title, row, column, *numbers, panel.paper.get((row, column), "")])
-    return text.getvalue()
+def page(made: Record, judged: Sequence[Judged] | None = None, pictures: str = "") -> str:
+    """The page of a record. `judged`: its claims' verdicts where other claims stand on the page too; else its own.
 
-
-def _page(cite: str, title: str, study: Study, found: Findings, pictures: list[tuple[str, str]]) -> str:
-    lines = [f"## `{study.name}`: {title}", "", f"{cite}.", ""]
-    lines += [f"- {line}" for line in _circumstances(study)]
-    for panel in found.panels:
-        lines += ["", f"### {panel.title}", "", *_table(panel)]
-        if panel.note:
-            lines += ["", panel.note]
-        lines += _tally(panel)
-    if pictures:
-        lines += ["", *(f"![{name}]({file})" for name, file in pictures)]
-    if found.claims:
-        lines += ["", "**The paper's claims**", "", "| claim | here | evidence |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(c.text)} | {c.verdict} | {_cell(c.evidence)} |" for c in found.claims]
-    if found.notes:
-        lines += ["", *(f"* {note}" for note in found.notes)]
+    `pictures`: the folder that the pictures are in, as the page names it.
+    """
+    lines = [f"## `{made.name}`: {made.title}", "", f"{made.cite}.", ""]
+    lines += [f"- {line}" for line in made.circumstances]
+    for table in made.tables:
+        lines += ["", f"### {table.title}", "", *_table(table)]
+        if table.note:
+            lines += ["", table.note]
+        lines += _tally(table)
+    if made.pictures:
+        lines += ["", *(f"![{name}]({pictures}{file})" for name, file in made.pictures)]
+    lines += _claims(judge(made.claims) if judged is None else judged)
+    if made.notes:
+        lines += ["", *(f"* {note}" for note in made.notes)]
     return "\n".join(lines) + "\n"
 
 
-def _circumstances(study: Study) -> list[str]:
+def _csv(made: Record) -> str:
+    rows = [
+        {"panel": table.title, "row": row, "column": column, **cell}
+        for table in made.tables
+        for (row, column), cell in table.cells.items()
+    ]
+    return csv_text(_COLUMNS, [{name: row.get(name, "") for name in _COLUMNS} for row in rows])
+
+
+def circumstances(study: Study) -> list[str]:
+    """The whole command, when and with what it ran, on which models and texts."""
     used = ", ".join(f"{role}: {name}" for role, name in study.used.items())
     texts = ", ".join(f"{file} {count}" for file, count in study.counted.items()) or "none"
     options = {"--limit": study.limit, "--costly": study.costly, "--device": study.device}
@@ -90,47 +105,113 @@ def _circumstances(study: Study) -> list[str]:
     ]
 
 
-def _table(panel: Panel) -> list[str]:
+def _table(table: Table) -> list[str]:
     """Ours: mean ± deviation [interval], and the paper's mean behind it where there is one."""
-    lines = [f"| | {' | '.join(map(_cell, panel.columns))} |", f"| --- |{' --- |' * len(panel.columns)}"]
-    for row in panel.rows:
+    lines = [f"| | {' | '.join(map(_cell, table.columns))} |", f"| --- |{' --- |' * len(table.columns)}"]
+    for row in table.rows:
         cells = []
-        for column in panel.columns:
-            found = panel.summary(row, column)
-            if found is None:
+        for column in table.columns:
+            found = table.cells.get((row, column))
+            if found is None or "mean" not in found:
                 cells.append("-")
                 continue
-            text = f"{found.mean:.2f}"
-            if hasattr(found, "std"):
-                text += f" ± {found.std:.2f}"
-            if found.low == found.low:
-                text += f" [{found.low:.2f}, {found.high:.2f}]"
-            if (row, column) in panel.paper:
-                text += f" (paper {panel.paper[row, column]:g})"
+            text = f"{found['mean']:.2f}"
+            if "std" in found:
+                text += f" ± {found['std']:.2f}"
+            if "low" in found:
+                text += f" [{found['low']:.2f}, {found['high']:.2f}]"
+            if "paper" in found:
+                text += f" (paper {found['paper']:g})"
             cells.append(text)
         lines.append(f"| {_cell(row)} | {' | '.join(cells)} |")
     return lines
 
 
-def _tally(panel: Panel) -> list[str]:
+def _tally(table: Table) -> list[str]:
     """How many of the orderings of the paper's numbers hold here, column by column, and which are reversed."""
-    counts: dict[str, Counter[str]] = {}
-    turned: dict[str, list[str]] = {}
-    for column, first, second, verdict, _ in panel.orderings():
-        counts.setdefault(column, Counter())[verdict] += 1
-        if verdict == "reversed":
-            turned.setdefault(column, []).append(f"{first} over {second}")
+    if table.said:
+        return ["", *(f"- {line}" for line in table.said)]
+    found = judge([Tested("", (one,)) for one in table.orderings])
+    columns = list(dict.fromkeys(one.pair.column for one in table.orderings))
     out = []
-    for column, tally in counts.items():
-        total = sum(tally.values())
-        line = (
-            f"{_cell(column)}: of the {total} pairs that the paper's numbers put in an order, {tally['holds']} hold "
-            f"here, {tally['reversed']} are reversed, {tally['undecided']} are not told apart"
-        )
-        names = turned.get(column, [])
+    for column in columns:
+        here = [one for one in found if one.tested.pairs[0].pair.column == column]
+        count = Counter(one.verdict.partition(",")[0] for one in here)
+        small = Counter(one.verdict.partition(",")[0] for one in here if one.verdict.endswith("small"))
+        turned = [one.tested.pairs[0].pair for one in here if one.verdict == "reversed"]
+        names = [f"{pair.better} over {pair.worse}" for pair in turned]
         shown = ", ".join(map(_cell, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        out.append(f"- {line}{f' (reversed: {shown})' if names else ''}.")
+        line = (
+            f"{_cell(column)}: of the {len(here)} pairs that the paper's numbers put in an order, {count['holds']} "
+            f"hold here{_of_them(small['holds'])}, {count['reversed']} are reversed{_of_them(small['reversed'])}, "
+            f"{len(here) - count['holds'] - count['reversed']} are not distinguishable"
+        )
+        out.append(f"- {line}{f' (reversed by what matters: {shown})' if names else ''}.")
     return ["", *out] if out else []
+
+
+def _of_them(small: int) -> str:
+    return f" ({small} of them by less than matters)" if small else ""
+
+
+def _claims(judged: Sequence[Judged]) -> list[str]:
+    if not judged:
+        return []
+    lines = ["", "**The paper's claims**", "", "| claim | here | p | by how much |", "| --- | --- | --- | --- |"]
+    for one in judged:
+        lines.append(f"| {_cell(one.tested.text)} | {one.verdict} | {_p(one)} | {_cell(evidence(one))} |")
+    used = {pair.source for one in judged for pair in one.tested.pairs}
+    said = [text for source, text in _SAID.items() if source in used]
+    return [*lines, *(["", " ".join(said)] if said else [])]
+
+
+def _p(one: Judged) -> str:
+    if math.isnan(one.p):
+        return "-"
+    sources = [pair.source for pair in one.tested.pairs]
+    mark = next((_SOURCES[source] for source in ("two intervals", "interval") if source in sources), "")
+    return ("< 0.001" if one.p < 0.001 else f"{one.p:.3f}") + mark
+
+
+def evidence(one: Judged) -> str:
+    """The pair that a verdict hangs on, what would matter where it is less, and the others that speak against it."""
+    pairs, decisive = one.tested.pairs, one.decisive
+    if decisive is None:
+        return "not measured here"
+    text = _pair(decisive, one.tested)
+    if one.verdict == "too few":
+        return f"{text}; the smallest p that so few could give is {decisive.floor:.3f}, above {ALPHA:g}"
+    if one.tested.alike:
+        text += f"; alike is taken as within {decisive.pair.least:g}"
+    elif one.verdict.endswith("small"):
+        text += f"; {decisive.pair.least:g} would matter"
+    if len(pairs) > 1 and decisive.toward == min(p.toward for p in pairs):
+        text += f"; the least favourable of {len(pairs)}"
+    others = sorted((p for p in one.tested.against if p is not decisive), key=lambda p: p.toward)
+    if others:
+        shown = "; ".join(_pair(p, one.tested) for p in others[:3])
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        text += f". Against it also: {shown}{more}"
+    return text
+
+
+def _pair(one: Measured, of: Tested) -> str:
+    """A pair's difference, and as much of what it is about as tells it from the claim's other pairs."""
+    pair = one.pair
+    text = f"{one.difference:+.3f}"
+    if not math.isnan(one.low):
+        text += f" [{one.low:+.3f}, {one.high:+.3f}]"
+    several = len({p.pair.better for p in of.pairs}) > 1
+    if pair.worse is None:
+        text += f" ({pair.better}{f', n = {one.n}' if one.n else ''})"
+    elif of.alike:
+        text += f" from {pair.worse}"
+    else:
+        text += f" {pair.better} over" if several else " over"
+        text += f" {pair.worse}{', where less is better' if one.difference * one.toward < 0 else ''}"
+    if len({p.pair.panel for p in of.pairs}) > 1:
+        return f"{text} ({pair.panel}, {pair.column})"
+    return f"{text} ({pair.column})" if len({p.pair.column for p in of.pairs}) > 1 else text
 
 
 def _cell(text: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from math import factorial
 from typing import Any
 
 import numpy as np
 
 from mixlens.evaluation import Table
-from mixlens.measure.statistics import Correlation, paired, permutation
+from mixlens.measure.statistics import Correlation, permutation
 from mixlens.reproduce.blimp import held_out, masked
-from mixlens.reproduce.findings import Claim, Findings, Method, Number, Panel, Values, Verdict
+from mixlens.reproduce.claims import Claim, Pair, beats, least, nonzero, pairs
+from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.probes import compression
 from mixlens.reproduce.study import Joined, Study
 
@@ -36,6 +39,14 @@ _CUES = {
     "cue_dot": "Dot product with the cue",
     "cue_ap": "Average precision of the cue",
     "probes_needed": "Probes needed",
+}
+_KINDS = {
+    "cue_dot": "share of the scores",
+    "cue_ap": "average precision",
+    "probes_needed": "tokens",
+    "phrase_dot": "share of the scores",
+    "phrase_ap": "average precision",
+    "phrase_probes": "tokens",
 }
 _PHRASES = {
     "cue_dot": ("phrase_dot", "Dot product with the cue's phrase"),
@@ -73,57 +84,67 @@ def _alignment(study: Study, *measures: str) -> Findings:
             for k in layers:  # random scores have no layers: the same everywhere
                 values[name, k] = table.values(measure, name, None if name == "Rand" else int(k) - 1)
         better = dict.fromkeys(layers, sign)
-        return Panel(title, names, layers, values, better=better, shape="grid", resamples=study.resamples)
+        kind = _KINDS[measure]
+        return Panel(title, names, layers, values, better=better, kind=kind, shape="grid", resamples=study.resamples)
 
     signs = {measure: -1 if measure == "probes_needed" else 1 for measure in measures}
     panels = [panel(measure, _CUES[measure], _NAMES, sign) for measure, sign in signs.items()]
     phrases = [
         panel(*_PHRASES[measure], tuple(n for n in _NAMES if n != "IG"), sign) for measure, sign in signs.items()
     ]
-    claims = (
-        [
-            panel.beats(
-                f"Value Zeroing aligns best among the context mixing methods, layer {k} ({panel.title})",
-                k,
-                "Value Zeroing",
-                _MIXING,
-            )
-            for panel in panels
-            for k in layers
-        ]
-        + [
-            panel.beats(f"Raw attention is worse than random scores, layer {k} ({panel.title})", k, "Rand", ["Attn"])
-            for panel in panels
-            for k in layers
-        ]
-        + [
-            panel.beats(
-                f"Gradients highlight the cue more in the first layer than Value Zeroing: {m} ({panel.title})",
-                layers[0],
-                m,
-                ["Value Zeroing"],
-            )
-            for panel in panels
-            for m in ("GradXinput", "IG", "DL")
-        ]
-    )
     notes = (_TRAINED, _SIGNS, "A cue word is all its pieces.", _PHRASE, _POINTS, *table.notes)
-    return Findings((*panels, *phrases), tuple(claims), notes)
+    return Findings((*panels, *phrases), notes)
+
+
+def alignment_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Value Zeroing, raw attention, norms and gradients, layer by layer, about the cue (not its phrase)."""
+    about = [panel for panel in panels if panel.title in _CUES.values()]
+    said = (
+        ("Value Zeroing aligns best among the context mixing methods", "Value Zeroing", _MIXING),
+        ("Raw attention is worse than random scores", "Rand", ("Attn",)),
+        ("Attn-norm improves on raw attention", "Attn-norm", ("Attn",)),
+    )
+    early = "Gradients highlight the cue more in the first layer than Value Zeroing"
+    return [
+        beats(panel, f"{text}, layer {k} ({panel.title})", k, best, others)
+        for text, best, others in said
+        for panel in about
+        for k in panel.columns
+    ] + [
+        beats(panel, f"{early}: {m} ({panel.title})", panel.columns[0], m, ["Value Zeroing"])
+        for panel in about
+        for m in ("GradXinput", "IG", "DL")
+    ]
 
 
 def figure3(study: Study) -> Findings:
     """Compression of a probe for the number of the cue, from [MASK]'s vector, layer by layer."""
     panel, codes = compression(study)
-    steps = [paired(codes[a].bits, codes[b].bits, resamples=study.resamples) for a, b in pairwise(panel.columns)]
-    rises, falls = (sum(s.p < 0.05 and sign * s.difference > 0 for s in steps) for sign in (1, -1))
-    verdict: Verdict = "holds" if rises == len(steps) else "reversed" if falls else "undecided"
-    evidence = f"of {len(steps)} steps {rises} rise and {falls} fall (paired bootstrap of the labels' bits)"
-    claims = (Claim("Compression goes up monotonically along the layers", verdict, evidence),)
+    layers = tuple(f"layer {k}" for k in panel.columns)
+    bits: dict[tuple[str, str], Values | Number] = {
+        (f"layer {k}", "tuned"): np.asarray(codes[k].bits, dtype=np.float64) for k in panel.columns
+    }
+    costs = Panel(
+        "Bits that a label costs in the online code",
+        layers,
+        ("tuned",),
+        bits,
+        better={"tuned": -1},
+        kind="bits",
+        resamples=study.resamples,
+    )
     notes = (
         "Online coding as defined (bits throughout, stopped on held-out training items); the authors' code differs in "
         'four ways, so the numbers are not theirs. "packaged": the encoder before tuning.',
     )
-    return Findings((panel,), claims, notes)
+    return Findings((panel, costs), notes)
+
+
+def figure3_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Each layer's code is shorter than that of the layer below: then its compression is higher."""
+    costs = panels[1]
+    steps = [Pair(costs.title, "tuned", b, a, least(costs, "tuned")) for a, b in pairwise(costs.rows)]
+    return [Claim("Compression goes up monotonically along the layers", tuple(steps))]
 
 
 def table2(study: Study) -> Findings:
@@ -141,7 +162,9 @@ def table2(study: Study) -> Findings:
             continue
         dots = np.array([float(np.nanmean(table.values("cue_dot", name, int(k) - 1))) for k in layers])
         found[name] = permutation(dots, codes, statistic="spearman")
-        values[name, "rho"] = Number(found[name].value, n=found[name].n)
+        one = found[name]
+        floor = 1 / factorial(one.n) if one.exact else 0.0
+        values[name, "rho"] = Number(one.value, n=one.n, p=one.p, floor=floor)
     shown = tuple(n for n in _NAMES if n != "Rand")
     panel = Panel(
         "Spearman of compression and cue alignment (dot product) over layers",
@@ -149,20 +172,21 @@ def table2(study: Study) -> Findings:
         ("rho",),
         values,
         {(n, "rho"): published[n] for n in shown},
-    )
-    claims = tuple(
-        Claim(
-            f"{what} alignment correlates {'positively with probing' if sign > 0 else 'negatively'}",
-            "undecided" if not found[name].p <= 0.05 else "holds" if sign * found[name].value > 0 else "reversed",
-            _in_words(found[name]),
-        )
-        for name, what, sign in (("Value Zeroing", "Value Zeroing's", 1), ("GradXinput", "Gradient x input's", -1))
+        kind="correlation of a few",
     )
     notes = (
         "Six layers: nothing beyond the exact permutation p is claimed.",
         *(f"{name}: {_in_words(one)}" for name, one in found.items()),
     )
-    return Findings((panel,), claims, notes)
+    return Findings((panel,), notes)
+
+
+def table2_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Value Zeroing's alignment goes with what a probe finds, the gradients' against it."""
+    (panel,) = panels
+    said = [("Value Zeroing", "positively", 1), *((m, "negatively", -1) for m in ("GradXinput", "IG", "DL"))]
+    text = "alignment is highly correlated with probing,"
+    return [nonzero(panel, f"{name}: {text} {how}", "rho", name, sign) for name, how, sign in said]
 
 
 def _in_words(found: Correlation) -> str:
@@ -189,11 +213,6 @@ def table3(study: Study) -> Findings:
         {(n, "rho"): v for n, v in paper.items()},
         resamples=study.resamples,
     )
-    claims = (
-        panel.beats(
-            "Value Zeroing is the most faithful", "rho", "Value Zeroing", [n for n in names if n != "|GradXinput|"]
-        ),
-    )
     notes = (
         _TRAINED,
         _POINTS,
@@ -201,7 +220,14 @@ def table3(study: Study) -> Findings:
         "Blank-out is signed, as the paper's formula is. The paper makes all scores positive and does not say how: "
         'gradient scores keep their sign here, |GradXinput| does not. "Attn" is rolled out without residual.',
     )
-    return Findings((panel,), claims, notes)
+    return Findings((panel,), notes)
+
+
+def table3_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """Value Zeroing against all that the paper measured."""
+    (panel,) = panels
+    others = [n for n in panel.rows if n != "|GradXinput|"]
+    return [beats(panel, "Value Zeroing is the most faithful", "rho", "Value Zeroing", others)]
 
 
 def figure_a1(study: Study) -> Findings:
@@ -225,33 +251,26 @@ def figure_a1(study: Study) -> Findings:
             names,
             layers,
             {(n, k): table.values(m, n, int(k) - 1) for n in names for k in layers},
+            kind=_KINDS[m],
             shape="grid",
             resamples=study.resamples,
         )
         for m, title in (("cue_dot", "Dot product with the cue"), ("cue_ap", "Average precision of the cue"))
     )
-    spread = [
-        max(
-            abs(
-                float(
-                    np.nanmean(table.values("cue_ap", n, int(k) - 1))
-                    - np.nanmean(table.values("cue_ap", "cosine", int(k) - 1))
-                )
-            )
-            for n in names
-        )
-        for k in layers
+    return Findings(panels, (_TRAINED, "Standardised by mean and deviation of each dimension over 300 of the texts."))
+
+
+def figure_a1_claims(panels: Sequence[Panel]) -> list[Claim]:
+    """No distance, and no standardising, makes a difference that matters: in any layer, by either measure."""
+    said = (
+        ("Standardising makes no noticeable difference", "cosine", ["cosine, standardised"]),
+        ("Spearman's distance shows the same pattern as cosine", "cosine", ["spearman", "spearman, standardised"]),
+        ("Euclidean distance shows the same pattern as cosine", "cosine", ["euclidean", "euclidean, standardised"]),
+    )
+    return [
+        Claim(text, tuple(one for p in panels for one in pairs(p, p.columns, best, others)), alike=True)
+        for text, best, others in said
     ]
-    claims = (
-        Claim(
-            "The choice of distance hardly matters",
-            "holds" if max(spread) < 0.05 else "reversed",
-            f'largest difference from cosine in average precision: {max(spread):.3f} ("hardly" is taken as below 0.05)',
-        ),
-    )
-    return Findings(
-        panels, claims, (_TRAINED, "Standardised by mean and deviation of each dimension over 300 of the texts.")
-    )
 
 
 def _cues(study: Study) -> Joined:

@@ -15,7 +15,7 @@ from mixlens.view.figures import save
 
 def panel(panel: Any, path: str | os.PathLike[str] | None = None) -> Figure:
     """A panel (see `reproduce.findings.Panel`) in its own shape; written to `path` if given."""
-    figure = _lines(panel) if panel.shape == "lines" else _cells(panel)
+    figure = {"lines": _lines, "text": _scores}.get(panel.shape, _cells)(panel)
     if path is not None:
         save(figure, path)
     return figure
@@ -61,6 +61,27 @@ def _cells(panel: Any) -> Figure:
     )
     axes.set_yticks(range(rows), panel.rows, fontsize=8)
     axes.set_title(panel.title, fontsize=9)
+    return figure
+
+
+def _scores(panel: Any) -> Figure:
+    """A text's scores: blue for, red against, each row by its own largest."""
+    means = _means(panel)
+    rows, columns = means.shape
+    largest = np.abs(means).max(1, keepdims=True)
+    shades = np.divide(means, largest, out=np.zeros_like(means), where=largest > 0)
+    figure = Figure(figsize=(1.8 + 0.42 * columns, 1.2 + 0.3 * rows), layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(shades, cmap="RdBu", vmin=-1.2, vmax=1.2, aspect="auto")
+    for r, c in np.ndindex(rows, columns):
+        colour = "white" if abs(shades[r, c]) > 0.75 else "black"
+        axes.text(c, r, f"{means[r, c]:.2f}", ha="center", va="center", fontsize=5.5, color=colour)
+    axes.set_xticks(range(columns), [c.partition(" ")[2] or c for c in panel.columns], rotation=60, ha="right")
+    axes.tick_params(labelsize=7)
+    axes.set_yticks(range(rows), panel.rows, fontsize=7)
+    axes.set_title(panel.title, fontsize=8, parse_math=False)
+    for label in axes.get_xticklabels():
+        label.set_parse_math(False)
     return figure
 
 

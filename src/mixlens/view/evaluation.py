@@ -280,7 +280,7 @@ def _facts(found: Table) -> Sequence[tuple[str, str]]:
         "weights": m["model"]["weights"][:16],
         "data": f"{m['data']['name']}, {found.array.shape[1]} texts",
         "task": m["task"]["name"],
-        "target": "prediction" if m["target"] is None else str(m["target"]),
+        "target": "prediction" if m["target"] is None else reading.spelled(m["target"]),
         "bootstrap": f"{found.resamples} resamples, level {found.level}, seed {found.seed}",
         **m["versions"],
     }

@@ -54,8 +54,9 @@ def test_no_mark_of_the_tokenizer_is_anywhere(film, piece, foil):
     shown = [attr.to_html(), attr._repr_html_(), attr.to_latex(), str(attr), *texts(attr.plot())]
     shown += [both.to_html(), both._repr_html_(), both.to_latex(), str(both), *texts(both.plot())]
     assert not [text for text in shown if piece[0] in text or foil in text]
-    for text in (attr.to_html(), attr.to_latex(), str(attr), both.to_html(), str(both)):
+    for text in (attr.to_html(), str(attr), both.to_html(), str(both)):
         assert "␣Paris rather than ␣Rome" in text
+    assert "for “<bdi>␣Paris</bdi>” rather than “<bdi>␣Rome</bdi>”?" in attr.to_html()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_figure_says_what_its_faithfulness_means(film):
     drawn = texts(Comparison({"globenc": film}, {}, {"globenc": rating}).plot())
     assert "globenc (0.81)" in drawn
     title = " ".join(" ".join(drawn).split())
-    assert "0: as by chance, 1: as by the best order found" in title
+    assert "faithful, 0: by chance, 1: the best order found" in title
     assert not any("by chance" in text for text in texts(Comparison({"globenc": film}, {}).plot()))
 
 

@@ -27,7 +27,7 @@ _FAITHFUL = (
     "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "
     "the best order found, by these methods or a search"
 )
-_RATED = "faithful, behind each name: 0: as by chance, 1: as by the best order found"
+_RATED = "in brackets: faithful, 0: by chance, 1: the best order found"
 _NOTE = "each method has its own colours: they compare within a row, not between rows"
 
 
@@ -132,7 +132,9 @@ def _draw(found: Comparison) -> Figure:
     heatmaps.ticks(axes.yaxis, rated, 72 * height)
     words = [drawable(" ".join(p.text.split())[:18]) for p in shown[0]]
     heatmaps.ticks(axes.xaxis, words, 72 * (width - 2.2), rotation=60)
-    figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01).set_label("share of a method's largest word", fontsize=7)
+    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
+    bar.set_label("share of a method's largest word", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
     return figure
 
 

@@ -137,12 +137,17 @@ def _model(result: Attribution | LayerMaps) -> str | None:
 
 
 def goal(result: Attribution | LayerMaps) -> str | None:
-    """What is explained: `positive`, `positive rather than negative`, the words of an extracted answer."""
+    """What is explained: `positive`, `positive rather than negative`."""
+    name, t = asked(result), getattr(result, "target", None)
+    return name if t is None or t.foil is None else f"{name} rather than {spelled(t.foil)}"
+
+
+def asked(result: Attribution | LayerMaps) -> str | None:
+    """The target's name: a label, a token's text, the words of an extracted answer."""
     t = getattr(result, "target", None)
     if t is None:
         return None
-    name = _extracted(result) or next((x for x in (t.label, t.what, t.index) if x is not None), "prediction")
-    return f"{spelled(name)} rather than {spelled(t.foil)}" if t.foil is not None else spelled(name)
+    return spelled(_extracted(result) or next((x for x in (t.label, t.what, t.index) if x is not None), "prediction"))
 
 
 def _extracted(result: Attribution | LayerMaps) -> str | None:
@@ -191,9 +196,9 @@ def says(result: Attribution | LayerMaps) -> str | None:
     best = meta.get("probability")
     if not isinstance(best, float):
         return None
-    answer = meta.get("prediction", goal(result))
-    asked = [] if t is None else [(t.label, meta.get("target_probability")), (t.foil, meta.get("foil_probability"))]
-    others = [(name, p) for name, p in asked if name is not None and isinstance(p, float) and p != best]
+    answer = meta.get("prediction", asked(result))
+    pairs = [] if t is None else [(t.label, meta.get("target_probability")), (t.foil, meta.get("foil_probability"))]
+    others = [(name, p) for name, p in pairs if name is not None and isinstance(p, float) and p != best]
     rest = ", ".join(f"{spelled(name)} {_probability(p)}" for name, p in others)
     line = f"model's answer: {spelled(answer)}, probability {_probability(best)}" + (f"; {rest}" if rest else "")
     return one_line(line)

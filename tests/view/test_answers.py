@@ -11,8 +11,9 @@ import torch
 from mixlens.attribute.target import Target
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Comparison
-from mixlens.view import reading
+from mixlens.view import reading, terminal
 from mixlens.view.fonts import drawable
+from mixlens.view.labels import spelled
 
 SAID = {"prediction": "positive", "probability": 0.75, "target_probability": 0.75}
 
@@ -43,7 +44,7 @@ def texts(figure) -> list[str]:
     ],
 )
 def test_labels_as_text(label, shown):
-    assert reading.spelled(label) == shown
+    assert spelled(label) == shown
 
 
 @pytest.mark.parametrize(("piece", "foil"), [("ĠParis", " Rome"), ("▁Paris", "▁Rome")])
@@ -135,3 +136,17 @@ def test_probabilities_that_are_no_numbers_are_left_alone(film):
     meta = {**film.meta, "probability": "high", "prediction": 3}
     assert reading.says(replace(film, meta=meta)) is None
     assert torch.equal(replace(film, meta=meta).scores, film.scores)
+
+
+def test_warnings_stand_at_the_head_of_everything(film, maps):
+    warned = {"warnings": ("mind <b>this</b>", "mind that")}
+    attr, maps = (replace(r, meta={**r.meta, **warned}) for r in (film, maps))
+    both = Comparison({"globenc": attr, "alti": attr}, {})
+    for page in (attr.to_html(), maps.to_html(), both.to_html()):
+        head = page[page.index("<h1>") : page.index("<h2>") if "<h2>" in page else None]
+        assert 'class="warning">Warning: mind &lt;b&gt;this&lt;/b&gt;</p>' in head
+        assert page.count("Warning: mind that") == 1
+    for fragment in (attr._repr_html_(), maps._repr_html_(), both._repr_html_()):
+        assert "Warning: mind &lt;b&gt;this&lt;/b&gt;</div>" in fragment
+    for text in (str(attr), terminal.as_text(maps.__rich__()), str(both)):
+        assert text.count("warning: mind that") == 1

@@ -45,7 +45,8 @@ def table(found: Comparison) -> RenderableType:
     notes = [Text(f"{name}: {reason}", style="dim") for name, reason in found.skipped.items()]
     about = [Text(_FAITHFUL, style="dim")] if rated else []
     says = reading.says(found.first)
-    head = [Text(_heading(found), style="bold"), *([Text(says)] if says else [])]
+    head: list[RenderableType] = [Text(_heading(found), style="bold"), *([Text(says)] if says else [])]
+    head += terminal.warnings(*found.attributions.values())
     return Group(*head, out, Text(_note(found), style="dim"), *about, *notes)
 
 
@@ -145,7 +146,12 @@ def _values(found: Comparison) -> dict[str, Any]:
     ]
     rated = bool(found.faithfulness)
     note = f"{_note(found)}; {_FAITHFUL}" if rated else _note(found)
-    shared = {"heading": _heading(found), "says": reading.says(found.first), "skipped": dict(found.skipped)}
+    shared: dict[str, Any] = {
+        "heading": _heading(found),
+        "says": reading.says(found.first),
+        "skipped": dict(found.skipped),
+    }
+    shared["warnings"] = reading.warnings(*found.attributions.values())
     return {"rows": rows, "rated": rated, "note": note, **shared}
 
 

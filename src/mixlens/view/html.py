@@ -21,6 +21,7 @@ from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import colors, reading
 from mixlens.view.heatmaps import Array, pooled
+from mixlens.view.labels import spelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,9 +105,11 @@ def text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
         "legend": _legend(scale),
         "heading": reading.heading(attr),
         "says": reading.says(attr),
+        "warnings": reading.warnings(attr),
         "held": reading.held(shown),
+        "special": len(reading.content(shown)) < len(shown),
         "goal": reading.asked(attr),
-        "foil": None if attr.target is None or attr.target.foil is None else reading.spelled(attr.target.foil),
+        "foil": None if attr.target is None or attr.target.foil is None else spelled(attr.target.foil),
         "specific": attr.meta.get("class_specific") is not False,
         "words_known": attr.offsets is not None,
         "dropped": attr.source.dropped,
@@ -196,7 +199,8 @@ def _layers(attr: Attribution) -> dict[str, Any] | None:
 def _row(maps: LayerMaps) -> dict[str, Any]:
     rows, name = reading.readout(maps)
     row = _by_layer(rows, reading.labels(maps, 14), reading.layers(maps))
-    return {"row": row, "row_name": name, "heading": reading.heading(maps), "says": reading.says(maps)}
+    head = {"heading": reading.heading(maps), "says": reading.says(maps), "warnings": reading.warnings(maps)}
+    return {"row": row, "row_name": name, **head}
 
 
 def _by_layer(rows: Array, names: list[str], numbers: Sequence[int]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 from mixlens.escape import one_line, visible
 from mixlens.view import colors
 from mixlens.view.direction import Direction, strong
+from mixlens.view.labels import spelled
 
 if TYPE_CHECKING:
     from mixlens.results import Attribution, LayerMaps
@@ -161,33 +161,6 @@ def _extracted(result: Attribution | LayerMaps) -> str | None:
     return source.text[first[0]][first[1] : last[2]] or None
 
 
-def spelled(label: object) -> str:
-    """A label as text. Of a vocabulary token what it stands for, a blank at its start as `␣`: `ĠParis` is `␣Paris`.
-
-    WordPiece's `##` stays: nothing else says that such a piece goes on a word.
-    """
-    text = str(label)
-    text = text.replace("\u2581", " ") if text.startswith("\u2581") else _from_bytes(text)
-    rest = text.lstrip(" ")
-    return "␣" * (len(text) - len(rest)) + ("↵" * len(rest) if rest and not rest.strip("\r\n") else rest)
-
-
-def _from_bytes(piece: str) -> str:
-    """What a byte-level piece stands for: `CafÃ©` is `Café`. Anything else, half a character too, stays as it is."""
-    try:
-        return bytes(_bytes()[c] for c in piece).decode()
-    except (KeyError, UnicodeDecodeError):
-        return piece
-
-
-@cache
-def _bytes() -> Mapping[str, int]:
-    """The letters of byte-level BPE: a byte's own Latin-1 character where that can be seen, else one from U+0100 on."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [b for b in range(256) if b not in seen]
-    return {chr(b): b for b in seen} | {chr(256 + i): b for i, b in enumerate(hidden)}
-
-
 def says(result: Attribution | LayerMaps) -> str | None:
     """What the model answers and how likely, and how likely are target and foil; None where that isn't known."""
     meta, t = result.meta, getattr(result, "target", None)
@@ -202,6 +175,11 @@ def says(result: Attribution | LayerMaps) -> str | None:
     rest = ", ".join(f"{spelled(name)} {_probability(p)}" for name, p in others)
     line = f"model's answer: {spelled(answer)}, probability {_probability(best)}" + (f"; {rest}" if rest else "")
     return one_line(line)
+
+
+def warnings(*results: Attribution | LayerMaps) -> list[str]:
+    """What the reader should know before believing the numbers, each thing once."""
+    return list(dict.fromkeys(one_line(w) for result in results for w in result.meta.get("warnings", ())))
 
 
 def _probability(p: float) -> str:

@@ -100,11 +100,12 @@ def _head(result: Attribution | LayerMaps) -> list[RenderableType]:
     """What it is, what the model says, and what the reader should know before believing the numbers."""
     says = reading.says(result)
     head = [Text(reading.heading(result), style="bold"), *([Text(says)] if says else [])]
-    return [*head, *_warnings(result)]
+    return [*head, *warnings(result)]
 
 
-def _warnings(result: Attribution | LayerMaps) -> list[RenderableType]:
-    return [Text(f"warning: {visible(str(w))}", style="bold") for w in result.meta.get("warnings", ())]
+def warnings(*results: Attribution | LayerMaps) -> list[RenderableType]:
+    """A bold line for each of `reading.warnings`."""
+    return [Text(f"warning: {w}", style="bold") for w in reading.warnings(*results)]
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

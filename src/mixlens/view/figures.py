@@ -1,8 +1,8 @@
 """Figures: bars, coloured text, layer heatmaps, layer x token pictures, graphs; PNG, SVG or PDF.
 
 Figures are made without pyplot, so nothing global is left behind and no display is needed. Token texts are never read
-as formulas, and a character that no installed font has is drawn as `□`. Words of a text from right to left stand so; the
-letters in them do from matplotlib 3.11 on (an SVG leaves them to its viewer).
+as formulas, and a character that no installed font has is drawn as `□`. Words of a text from right to left stand so;
+the letters in them do from matplotlib 3.11 on (an SVG leaves them to its viewer).
 """
 
 from __future__ import annotations

@@ -130,3 +130,21 @@ def test_colours_are_explained_as_they_are(film, signed):
         assert "blue" not in shown
     for shown in (both.to_html(), both._repr_html_(), str(both), both.to_latex()):
         assert "blue speaks against" in " ".join(shown.split())
+
+
+def test_maps_of_a_comparison_have_their_own_legends(film, make_maps):
+    three, two = make_maps(3, 9), make_maps(2, 9)
+    found = Comparison({"alti": film, "globenc": film}, {}, {}, {"alti": three, "globenc": two})
+    page = found.to_html()
+    assert page.count("<picture>") == page.count("<img ") == 5
+    assert page.count('class="ramp"') == 2
+    assert re.findall("<h3>(.*?)</h3>", page) == ["alti", "globenc"]
+    assert [reading.number(float(m.scores.max())) in page for m in (three, two)] == [True, True]
+
+
+def test_pictures_of_a_page_share_its_size(make_maps, monkeypatch):
+    maps = make_maps(2, 20)
+    monkeypatch.setattr(html, "_PIXELS", 2 * 20 * 20)
+    sizes = {share: len(pixels(html.pictures(maps, share)["pictures"][0]["light"])) for share in (1, 2, 9)}
+    assert sizes == {1: 20, 2: 10, 9: 5}
+    assert html.pictures(maps, 9)["notes"] == ["each dot is the largest of 4 x 4 tokens"]

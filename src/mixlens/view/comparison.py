@@ -52,7 +52,7 @@ def table(found: Comparison) -> RenderableType:
 
 def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    maps = html.uri(figure(found, kind="maps")) if found.maps else None
+    maps = {name: html.pictures(some, len(found.maps)) for name, some in found.maps.items()}
     out = html.fill("comparison.html", **_values(found), maps=maps, facts=_facts(found))
     return put(out, path)
 

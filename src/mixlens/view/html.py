@@ -57,7 +57,7 @@ def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
     Pictures are pooled (each dot the largest of k x k tokens) so far that a page stays under 10 MB; the page says so.
     Raises ResultFileError.
     """
-    page = fill("maps.html", **_pictures(maps), facts=reading.provenance(maps))
+    page = fill("maps.html", **_row(maps), **pictures(maps), facts=reading.provenance(maps))
     return put(page, path)
 
 
@@ -159,17 +159,18 @@ def _bar(name: str, score: float, special: bool, scale: colors.Scale, alone: boo
     return {"name": name, "score": score, "special": special, "left": left, "width": width, "hue": hue}
 
 
-def _pictures(maps: LayerMaps) -> dict[str, Any]:
+def pictures(maps: LayerMaps, share: int = 1) -> dict[str, Any]:
+    """A picture a layer with their legend and notes; `share`: how many maps a page has in all, for its size."""
     scores = reading.values(maps.scores)
     scores = scores.mean(1) if maps.heads else scores
-    side = min(_SIDE, int((_PIXELS / len(scores)) ** 0.5))
+    side = min(_SIDE, int((_PIXELS / share / len(scores)) ** 0.5))
     scores, k = pooled(scores, side)
     scale = colors.scale(scores.ravel())
     names, queries = reading.labels(maps, 14), reading.query_labels(maps, 14)
     named = k == 1 and max(scores.shape[1:]) <= _NAMED
     notes = ["mean over the heads"] if maps.heads else []
     notes += [f"each dot is the largest of {k} x {k} tokens"] if k > 1 else []
-    return _row(maps) | {
+    return {
         "pictures": [
             {
                 "name": f"layer {number}",

@@ -109,3 +109,14 @@ def make_maps():
 @pytest.fixture
 def maps() -> LayerMaps:
     return layer_maps(3, 7, rows_sum_to_one=True)
+
+
+@pytest.fixture
+def heavy() -> Attribution:
+    """Special tokens hold nearly all, with signs that no word has; attcat gives such scores."""
+    source = tokens("a deep film", "a", "deep", "film")
+    layers = torch.tensor([[-9.0, 0.1, 0.2, 0.3, 1.0], [-8.0, 0.0, 0.4, 0.1, 2.0]])
+    target = Target(index=1, label="positive")
+    return Attribution(
+        source, torch.tensor([-9.0, 0.1, 0.4, 0.2, 0.3]), "attcat", meta=META, target=target, layers=layers
+    )

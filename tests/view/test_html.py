@@ -15,7 +15,7 @@ from mixlens.results import Attribution
 ALL = ("film", "signed", "pair", "ids", "nasty", "maps")
 KNOWN = set(
     "html head meta title style body main h1 h2 p div span br table caption thead tbody tr th td i details summary "
-    "figure figcaption img ol li dl dt dd".split()
+    "figure figcaption img picture source ol li dl dt dd bdi".split()
 )
 
 
@@ -57,6 +57,8 @@ def test_no_script_no_network_no_unknown_tag(name, request):
             if tag == "img":
                 assert attrs["src"].startswith("data:image/png;base64,")
                 assert attrs["alt"]
+            if tag == "source":
+                assert attrs["srcset"].startswith("data:image/png;base64,")
 
 
 def test_hostile_tokens_are_inert_and_legible(nasty):

@@ -27,7 +27,8 @@ _FAITHFUL = (
     "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "
     "the best order found, by these methods or a search"
 )
-_NOTE = "each method has its own colours: they compare within a row, not between rows; blue speaks against"
+_RATED = "in brackets: faithful, 0: by chance, 1: the best order found"
+_NOTE = "each method has its own colours: they compare within a row, not between rows"
 
 
 def table(found: Comparison) -> RenderableType:
@@ -37,19 +38,21 @@ def table(found: Comparison) -> RenderableType:
     out.columns[0].no_wrap = True
     for name, attr in found.attributions.items():
         shown = reading.parts(attr)
-        words = [p for p in shown if not p.special] or shown
-        (top,) = reading.ranked(words, 1)
+        (top,) = reading.ranked(shown, 1)
         largest = Text(f"{' '.join(top.text.split())} {reading.number(top.score)}")
         rating = [Text(_rating(found, name))] if rated else []
         out.add_row(Text(name), *rating, terminal.running(shown, reading.scale(shown)), largest)
     notes = [Text(f"{name}: {reason}", style="dim") for name, reason in found.skipped.items()]
     about = [Text(_FAITHFUL, style="dim")] if rated else []
-    return Group(Text(_heading(found), style="bold"), out, Text(_NOTE, style="dim"), *about, *notes)
+    says = reading.says(found.first)
+    head: list[RenderableType] = [Text(_heading(found), style="bold"), *([Text(says)] if says else [])]
+    head += terminal.warnings(*found.attributions.values())
+    return Group(*head, out, Text(_note(found), style="dim"), *about, *notes)
 
 
 def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    maps = html.uri(figure(found, kind="maps")) if found.maps else None
+    maps = {name: html.pictures(some, len(found.maps)) for name, some in found.maps.items()}
     out = html.fill("comparison.html", **_values(found), maps=maps, facts=_facts(found))
     return put(out, path)
 
@@ -63,11 +66,17 @@ def latex_table(found: Comparison) -> str:
         rating = [_rating(found, name)] if rated else []
         text = latex.running(shown, reading.scale(shown))
         rows.append([latex.escape(name), *rating, rf"{{\raggedright {text}\par}}"])
-    notes = [_NOTE, *([_FAITHFUL] if rated else []), *(f"not shown: {k}: {v}" for k, v in found.skipped.items())]
+    says = reading.says(found.first)
+    notes = [
+        *([says] if says else []),
+        _note(found),
+        *([_FAITHFUL] if rated else []),
+        *(f"not shown: {k}: {v}" for k, v in found.skipped.items()),
+    ]
     lines = [
         r"% needs \usepackage[T1]{fontenc}, \usepackage{booktabs} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text"
         " beyond Latin scripts",
-        *(f"% {latex.comment(visible(note))}" for note in (f"mixlens: {_heading(found)}", *notes)),
+        *(f"% {latex.comment(note)}" for note in (f"mixlens: {_heading(found)}", *notes)),
         r"{\setlength{\fboxsep}{1.5pt}",
         *latex.tabular(
             ["method", *(["faithful"] if rated else []), "text"],
@@ -104,23 +113,29 @@ def _draw_maps(found: Comparison) -> Figure:
     for row, sheet in zip(shares, pooled, strict=True):
         row[: len(sheet)] = sheet / (np.abs(sheet).max() or 1)
     title = _heading(found) + "\nmaps behind each method: row: the token that takes, column: the token it takes from"
+    title += "\ncolours: shares of a method's largest score"
     return heatmaps.mosaic(shares, title, [f"layer {k + 1}" for k in range(depth)], list(found.maps))
 
 
 def _draw(found: Comparison) -> Figure:
     names = list(found.attributions)
-    shown = [reading.parts(attr) for attr in found.attributions.values()]
+    shown = [reading.content(reading.parts(attr)) for attr in found.attributions.values()]
     scales = [reading.scale(parts) for parts in shown]
     shares = np.array([[s.share(p.score) for p in parts] for parts, s in zip(shown, scales, strict=True)])
-    width = min(16.0, (2.8 if found.faithfulness else 2.2) + 0.42 * shares.shape[1])
+    width = max(5.0, min(16.0, (2.8 if found.faithfulness else 2.2) + 0.42 * shares.shape[1]))
     height = 0.28 * len(names)
-    figure, axes = heatmaps.canvas(max(width, 5.0), height + 1.6, _heading(found))
-    image = heatmaps.image(axes, shares, colors.Scale(1.0, bool((shares < 0).any())), aspect="auto")
+    notes = ["special tokens left out"] if len(shown[0]) < len(reading.parts(found.first)) else []
+    notes = [*([_RATED] if found.faithfulness else []), *notes]
+    title = "\n".join([_heading(found), *notes])
+    figure, axes = heatmaps.canvas(width, height + 1.6 + 0.15 * len(notes), title)
+    image = heatmaps.image(axes, shares, colors.Scale(1.0, any(s.signed for s in scales)), aspect="auto")
     rated = [f"{name} ({_rating(found, name)})" for name in names] if found.faithfulness else names
     heatmaps.ticks(axes.yaxis, rated, 72 * height)
     words = [drawable(" ".join(p.text.split())[:18]) for p in shown[0]]
     heatmaps.ticks(axes.xaxis, words, 72 * (width - 2.2), rotation=60)
-    figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01).set_label("share of a method's largest word", fontsize=7)
+    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
+    bar.set_label("share of a method's largest word", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
     return figure
 
 
@@ -130,8 +145,20 @@ def _values(found: Comparison) -> dict[str, Any]:
         for name, attr in found.attributions.items()
     ]
     rated = bool(found.faithfulness)
-    note = f"{_NOTE}; {_FAITHFUL}" if rated else _NOTE
-    return {"rows": rows, "rated": rated, "heading": _heading(found), "note": note, "skipped": dict(found.skipped)}
+    note = f"{_note(found)}; {_FAITHFUL}" if rated else _note(found)
+    shared: dict[str, Any] = {
+        "heading": _heading(found),
+        "says": reading.says(found.first),
+        "skipped": dict(found.skipped),
+    }
+    shared["warnings"] = reading.warnings(*found.attributions.values())
+    return {"rows": rows, "rated": rated, "note": note, **shared}
+
+
+def _note(found: Comparison) -> str:
+    """How to read the colours that are there."""
+    signed = any(reading.scale(reading.parts(attr)).signed for attr in found.attributions.values())
+    return _NOTE + ("; blue speaks against" if signed else "")
 
 
 def _rating(found: Comparison, name: str) -> str:
@@ -140,16 +167,8 @@ def _rating(found: Comparison, name: str) -> str:
 
 
 def _heading(found: Comparison) -> str:
-    first = found.first
     count = len(found.attributions)
-    facts = [f"{count} method{'' if count == 1 else 's'}", *(f"{k} {v}" for k, v in _common(found) if k != "text")]
-    return visible(" · ".join(facts) if first.target else facts[0])
-
-
-def _common(found: Comparison) -> list[tuple[str, str]]:
-    first = found.first
-    pairs = (("target", reading.target(first)), ("model", first.meta.get("model")))
-    return [(k, str(v)) for k, v in pairs if v]
+    return " · ".join([f"{count} method{'' if count == 1 else 's'}", *reading.about(found.first)])
 
 
 def _facts(found: Comparison) -> list[tuple[str, str]]:
@@ -157,4 +176,7 @@ def _facts(found: Comparison) -> list[tuple[str, str]]:
     return shared + [(f"not shown: {name}", visible(reason)) for name, reason in found.skipped.items()]
 
 
-_SHARED = ("target", "model", "prediction", "probability", "architecture", "dtype", "mixlens", "torch", "transformers")
+_SHARED = (
+    "target", "model", "prediction", "probability", "target probability", "foil probability", "architecture",
+    "dtype", "mixlens", "torch", "transformers",
+)  # fmt: skip

@@ -18,6 +18,7 @@ from rich.text import Text
 from mixlens.escape import visible
 from mixlens.view import evaluation_figures, html, latex, reading
 from mixlens.view.evaluation_figures import MODEL
+from mixlens.view.labels import spelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -280,7 +281,7 @@ def _facts(found: Table) -> Sequence[tuple[str, str]]:
         "weights": m["model"]["weights"][:16],
         "data": f"{m['data']['name']}, {found.array.shape[1]} texts",
         "task": m["task"]["name"],
-        "target": "prediction" if m["target"] is None else str(m["target"]),
+        "target": "prediction" if m["target"] is None else spelled(m["target"]),
         "bootstrap": f"{found.resamples} resamples, level {found.level}, seed {found.seed}",
         **m["versions"],
     }

@@ -1,7 +1,8 @@
 """Figures: bars, coloured text, layer heatmaps, layer x token pictures, graphs; PNG, SVG or PDF.
 
 Figures are made without pyplot, so nothing global is left behind and no display is needed. Token texts are never read
-as formulas, and a character that no installed font has is drawn as `□`.
+as formulas, and a character that no installed font has is drawn as `□`. Words of a text from right to left stand so;
+the letters in them do from matplotlib 3.11 on (an SVG leaves them to its viewer).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from matplotlib.patches import Rectangle
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.files import replacing
 from mixlens.view import colors, heatmaps, reading
+from mixlens.view.direction import Direction, order
 from mixlens.view.fonts import drawable, families
 
 if TYPE_CHECKING:
@@ -101,19 +103,39 @@ def _bars(attr: Attribution) -> Figure:
     labels = [drawable(t) for t in reading.labels(attr)]
     scores = reading.values(attr.scores)
     height = min(0.24 * len(labels), 40.0)
-    figure, axes = heatmaps.canvas(_WIDTH, height + 1.1, reading.heading(attr))
+    says = reading.says(attr)
+    title = reading.heading(attr) + (f"\n{says}" if says else "")
+    figure, axes = heatmaps.canvas(_WIDTH, height + (1.3 if says else 1.1), title)
     hues = [f"#{colors.SPECIAL if s else colors.strong(v)}" for v, s in zip(scores, attr.special, strict=True)]
     axes.barh(range(len(labels)), scores, height=0.78, color=hues)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     heatmaps.ticks(axes.yaxis, labels, 72 * height)
     axes.axvline(0, color="#444444", linewidth=0.8)
-    axes.set_xlabel("score" + (" (grey: special tokens)" if any(attr.special) else ""), fontsize=8)
+    cut = _cut(axes, attr.special, scores)
+    grey = "grey: special tokens" + ", cut where a number stands" * cut
+    axes.set_xlabel("score" + (f" ({grey})" if any(attr.special) else ""), fontsize=8)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     return figure
+
+
+def _cut(axes: Any, special: Sequence[bool], scores: heatmaps.Array) -> bool:
+    """End the axis with the words where a special token's bar would leave them none; its number stands there."""
+    words = [v for v, s in zip(scores, special, strict=True) if not s]
+    top = 1.25 * max(map(abs, words), default=0.0)
+    beyond = [(i, v) for i, v in enumerate(scores) if abs(v) > top > 0]
+    if not any(abs(v) > 3 * top for _, v in beyond):
+        return False
+    low, high = (-top * (min(scores) < 0), top * (max(scores) > 0))
+    axes.set_xlim(low, high)
+    for i, v in beyond:
+        place: dict[str, Any] = {"ha": "left" if v < 0 else "right", "va": "center", "color": "#000000"}
+        end = (low if v < 0 else high) * 0.985
+        heatmaps.write(axes, end, i, reading.number(float(v)), size=7, **place)
+    return True
 
 
 def _text(attr: Attribution) -> Figure:
@@ -130,21 +152,9 @@ def _text(attr: Attribution) -> Figure:
         width: float = renderer.get_text_width_height_descent(text, font, ismath=False)[0]
         return width / figure.dpi
 
-    blank, x, y = 0.07, margin, 0
-    placed: list[tuple[float, int, float, str, reading.Part]] = []
-    for part in shown:
-        if part.opens or "\n" in part.before:
-            x, y = margin, y + 1
-        elif part.before and x > margin:
-            x += blank
-        for piece in _broken(drawable(" ".join(part.text.split())), measure, _WIDTH - 2 * margin):
-            width = measure(piece) + 0.06
-            if x + width > _WIDTH - margin and x > margin:
-                x, y = margin, y + 1
-            placed.append((x, y, width, piece, part))
-            x += width
+    placed = _placed(shown, measure, margin)
     top = 0.42
-    height = top + line * (y + 1) + 0.62
+    height = top + line * (1 + max(y for _, y, *_ in placed)) + 0.62
     figure.set_size_inches(_WIDTH, height)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, _WIDTH), ylim=(height, 0))
@@ -157,6 +167,40 @@ def _text(attr: Attribution) -> Figure:
         heatmaps.write(axes, x + 0.03, at + line * 0.65, piece, size=size, color=f"#{ink}", va="baseline")
     _legend(axes, scale, margin, height - 0.3)
     return figure
+
+
+def _placed(
+    shown: Sequence[reading.Part], measure: Callable[[str], float], margin: float
+) -> list[tuple[float, int, float, str, reading.Part]]:
+    """Left edge, line, width and text of every piece; a text from right to left begins at the right edge."""
+    blank, room = 0.07, _WIDTH - 2 * margin
+    rows: list[tuple[Direction, list[tuple[float, float, str, reading.Part]]]] = []  # of (gap before, width, ...)
+    for way, words in reading.lines(shown):
+        row: list[tuple[float, float, str, reading.Part]] = []
+        rows.append((way, row))
+        x = 0.0
+        for part in words:
+            gap = blank if part.before and row else 0.0
+            if row and "\n" in part.before:
+                rows.append((way, row := []))
+                x = gap = 0.0
+            for piece in _broken(drawable(" ".join(part.text.split())), measure, room):
+                width = measure(piece) + 0.06
+                if row and x + gap + width > room:
+                    rows.append((way, row := []))
+                    x = gap = 0.0
+                row.append((gap, width, piece, part))
+                x, gap = x + gap + width, 0.0
+    out = []
+    for y, (way, row) in enumerate(rows):
+        total = sum(gap + width for gap, width, *_ in row)
+        x, last = (_WIDTH - margin - total if way == "rtl" else margin), None
+        for i in order(["" if part.special else piece for *_, piece, part in row], way):
+            x += row[max(i, last)][0] if last is not None else 0.0
+            _, width, piece, part = row[i]
+            out.append((x, y, width, piece, part))
+            x, last = x + width, i
+    return out
 
 
 def _broken(text: str, measure: Callable[[str], float], width: float) -> list[str]:

@@ -103,11 +103,11 @@ def mosaic(scores: Array, title: str, across: list[str], down: list[str]) -> Fig
     axes.set_facecolor("#d8d8d8")  # the gaps
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()
-    axes.xaxis.set_ticks([h * (m + gap) + m / 2 for h in range(heads)], across)
-    axes.yaxis.set_ticks([k * (n + gap) + n / 2 for k in range(layers)], list(map(drawable, down)))
-    for label in axes.get_yticklabels():  # names from outside
-        label.set(family=families(), parse_math=False)
+    axes.xaxis.set_ticks([h * (m + gap) + m / 2 for h in range(heads)], [drawable(name) for name in across])
+    axes.yaxis.set_ticks([k * (n + gap) + n / 2 for k in range(layers)], [drawable(name) for name in down])
     axes.tick_params(length=0, labelsize=8 if size > 0.7 else 6)
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set(family=families(), parse_math=False)
     _bar(figure, drawn)
     return figure
 

@@ -21,6 +21,7 @@ from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import colors, reading
 from mixlens.view.heatmaps import Array, pooled
+from mixlens.view.labels import spelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,22 +33,19 @@ _OPEN = 80  # tokens up to which the table of all is unfolded
 _NAMED = 48  # tokens up to which a picture has its tokens beside it
 _CELL = 15  # pixels a token there
 _SIDE = 340  # pixels a picture otherwise; a browser that made it smaller would skip tokens
-_PIXELS = 5_000_000  # of all pictures of a page, at most about one byte each before compression
+_PIXELS = 3_400_000  # of all pictures of a page, at most about two bytes each (light and dark) before compression
 
 
 def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     """The page of an attribution; written to `path` if given. Raises ResultFileError."""
     shown = reading.parts(attr)
-    layers = None
-    if attr.layers is not None:
-        layers = _by_layer(reading.values(attr.layers), reading.labels(attr, 14), range(1, len(attr.layers) + 1))
     page = fill(
         "attribution.html",
         **text(attr, shown),
-        top=_rows(reading.ranked([p for p in shown if not p.special] or shown, _TOP), shown),
+        top=_bars([(" ".join(p.text.split()), p.score, p.special) for p in reading.ranked(shown, _TOP)]),
         tokens=_tokens(attr),
         unfolded=len(attr.tokens) <= _OPEN,
-        layers=layers,
+        layers=_layers(attr),
         facts=reading.provenance(attr),
     )
     return put(page, path)
@@ -59,7 +57,7 @@ def maps(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
     Pictures are pooled (each dot the largest of k x k tokens) so far that a page stays under 10 MB; the page says so.
     Raises ResultFileError.
     """
-    page = fill("maps.html", **_pictures(maps), facts=reading.provenance(maps))
+    page = fill("maps.html", **_row(maps), **pictures(maps), facts=reading.provenance(maps))
     return put(page, path)
 
 
@@ -67,7 +65,7 @@ def fragment(result: Attribution | LayerMaps) -> str:
     """A piece of HTML for a notebook."""
     if hasattr(result, "aggregation"):  # layer maps; to ask for the class would import what imports this
         found = cast("LayerMaps", result)
-        return fill("maps_fragment.html", **_row(found), heading=reading.heading(found))
+        return fill("maps_fragment.html", **_row(found))
     shown = reading.parts(result)
     return fill("attribution_fragment.html", **text(result, shown), tokens=_tokens(result))
 
@@ -83,7 +81,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
     )
-    environment.globals["number"] = reading.number
+    environment.globals.update(number=reading.number, colours=reading.colours)
     return environment
 
 
@@ -103,10 +101,15 @@ def text(attr: Attribution, shown: list[reading.Part]) -> dict[str, Any]:
     """What a template needs to show the coloured text."""
     scale = reading.scale(shown)
     return {
-        "words": [_colored(p, scale) for p in shown],
+        "lines": [{"dir": way, "words": [_colored(p, scale) for p in line]} for way, line in reading.lines(shown)],
         "legend": _legend(scale),
         "heading": reading.heading(attr),
-        "goal": visible(reading.goal(attr) or ""),
+        "says": reading.says(attr),
+        "warnings": reading.warnings(attr),
+        "held": reading.held(shown),
+        "special": len(reading.content(shown)) < len(shown),
+        "goal": reading.asked(attr),
+        "foil": None if attr.target is None or attr.target.foil is None else spelled(attr.target.foil),
         "specific": attr.meta.get("class_specific") is not False,
         "words_known": attr.offsets is not None,
         "dropped": attr.source.dropped,
@@ -133,41 +136,45 @@ def _legend(scale: colors.Scale) -> dict[str, Any]:
     }
 
 
-def _rows(some: Sequence[reading.Part], shown: Sequence[reading.Part]) -> list[dict[str, Any]]:
-    """Rows of a table with bars; all bars of a page have the same length for the same score."""
-    scale = colors.scale([p.score for p in shown])
-    return [_row_of(" ".join(p.text.split()), p.score, p.special, scale) for p in some]
-
-
-def _tokens(attr: Attribution) -> list[dict[str, Any]]:
+def _tokens(attr: Attribution) -> dict[str, Any]:
     scores = reading.values(attr.scores).tolist()
-    scale = colors.scale(scores)
     names = [" ".join(visible(t).split()) or "␣" for t in attr.display]
-    return [_row_of(n, s, p, scale) for n, s, p in zip(names, scores, attr.special, strict=True)]
+    return _bars(list(zip(names, scores, attr.special, strict=True)))
 
 
-def _row_of(name: str, score: float, special: bool, scale: colors.Scale) -> dict[str, Any]:
-    width = 100 * abs(scale.share(score)) / (2 if scale.signed else 1)
+def _bars(rows: Sequence[tuple[str, float, bool]]) -> dict[str, Any]:
+    """Rows (name, score, special) of a table with bars as long as the scores. Special tokens have none.
+
+    They would leave no length for the others; their scores stand there as numbers.
+    """
+    alone = all(special for _, _, special in rows)
+    scale = colors.scale([score for _, score, special in rows if alone or not special])
+    return {"signed": scale.signed, "rows": [_bar(n, s, special, scale, alone) for n, s, special in rows]}
+
+
+def _bar(name: str, score: float, special: bool, scale: colors.Scale, alone: bool) -> dict[str, Any]:
+    width = 100 * abs(scale.share(score)) / (2 if scale.signed else 1) if alone or not special else 0
     left = 50 - width * (score < 0) if scale.signed else 0
     hue = "#" + (colors.SPECIAL if special else colors.strong(score))
     return {"name": name, "score": score, "special": special, "left": left, "width": width, "hue": hue}
 
 
-def _pictures(maps: LayerMaps) -> dict[str, Any]:
+def pictures(maps: LayerMaps, share: int = 1) -> dict[str, Any]:
+    """A picture a layer with their legend and notes; `share`: how many maps a page has in all, for its size."""
     scores = reading.values(maps.scores)
     scores = scores.mean(1) if maps.heads else scores
-    side = min(_SIDE, int((_PIXELS / len(scores)) ** 0.5))
+    side = min(_SIDE, int((_PIXELS / share / len(scores)) ** 0.5))
     scores, k = pooled(scores, side)
     scale = colors.scale(scores.ravel())
     names, queries = reading.labels(maps, 14), reading.query_labels(maps, 14)
     named = k == 1 and max(scores.shape[1:]) <= _NAMED
     notes = ["mean over the heads"] if maps.heads else []
     notes += [f"each dot is the largest of {k} x {k} tokens"] if k > 1 else []
-    return _row(maps) | {
+    return {
         "pictures": [
             {
                 "name": f"layer {number}",
-                "uri": _png(panel, scale),
+                **_png(panel, scale),
                 "width": panel.shape[1] * _CELL if named else _SIDE,
                 "height": panel.shape[0] * _CELL if named else round(_SIDE * panel.shape[0] / panel.shape[1]),
                 "rows": queries if named and len(queries) == panel.shape[0] else [],
@@ -177,13 +184,24 @@ def _pictures(maps: LayerMaps) -> dict[str, Any]:
         ],
         "legend": _legend(scale),
         "notes": notes,
-        "heading": reading.heading(maps),
     }
+
+
+def _layers(attr: Attribution) -> dict[str, Any] | None:
+    """The picture of an attribution's layers, of the words' tokens alone: others would leave them no colour."""
+    if attr.layers is None:
+        return None
+    kept = [j for j, special in enumerate(attr.special) if not special] or list(range(len(attr.special)))
+    names = reading.labels(attr, 14)
+    rows = reading.values(attr.layers)[:, kept]
+    return _by_layer(rows, [names[j] for j in kept], range(1, len(rows) + 1)) | {"all": len(kept) == len(names)}
 
 
 def _row(maps: LayerMaps) -> dict[str, Any]:
     rows, name = reading.readout(maps)
-    return {"row": _by_layer(rows, reading.labels(maps, 14), reading.layers(maps)), "row_name": name}
+    row = _by_layer(rows, reading.labels(maps, 14), reading.layers(maps))
+    head = {"heading": reading.heading(maps), "says": reading.says(maps), "warnings": reading.warnings(maps)}
+    return {"row": row, "row_name": name, **head}
 
 
 def _by_layer(rows: Array, names: list[str], numbers: Sequence[int]) -> dict[str, Any]:
@@ -192,7 +210,7 @@ def _by_layer(rows: Array, names: list[str], numbers: Sequence[int]) -> dict[str
     named = rows.shape[1] <= _NAMED and len(names) == rows.shape[1]
     return {
         "name": "layers (up) by tokens (across)",
-        "uri": _png(rows[::-1], scale),
+        **_png(rows[::-1], scale),
         "width": rows.shape[1] * _CELL * 1.4 if named else max(720, rows.shape[1]),
         "height": layers * _CELL,
         "rows": [f"layer {number}" for number in reversed(numbers)],
@@ -201,12 +219,18 @@ def _by_layer(rows: Array, names: list[str], numbers: Sequence[int]) -> dict[str
     }
 
 
-def _png(panel: Array, scale: colors.Scale) -> str:
-    """A picture with a pixel a score, 256 steps of the scale as its palette, as a data URI."""
+def _png(panel: Array, scale: colors.Scale) -> dict[str, str]:
+    """A picture with a pixel a score as data URIs for light and dark pages; its palette is the scale in 255 steps.
+
+    An odd number, so that 0 is one of them.
+    """
     low, high = scale.ends()
-    levels = np.clip(np.round(255 * (panel - low) / ((high - low) or 1)), 0, 255).astype(np.uint8)
+    levels = np.clip(np.round(254 * (panel - low) / ((high - low) or 1)), 0, 254).astype(np.uint8)
     image = Image.fromarray(levels).convert("P")
-    image.putpalette([c for step in scale.steps(256) for c in scale.rgb(step)])
-    out = io.BytesIO()
-    image.save(out, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    uris = {}
+    for name in ("light", "dark"):
+        image.putpalette([c for step in scale.steps(255) for c in scale.rgb(step, dark=name == "dark")])
+        out = io.BytesIO()
+        image.save(out, "PNG", optimize=True)
+        uris[name] = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return uris

@@ -41,6 +41,10 @@ _ESCAPES = {
     "\t": " ",
 }
 
+_RTL = (
+    r"% needs \usepackage{bidi} (XeLaTeX; last of all) or \usepackage{luabidi} (LuaLaTeX) for text from right to left"
+)
+
 
 def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     r"""A group of `\colorbox`es to `\input`; written to `path` if given. Raises ResultFileError.
@@ -52,21 +56,36 @@ def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -
     scale = reading.scale(shown)
     low, high = (reading.number(v) for v in scale.ends())
     hue = "blue to white to orange" if scale.signed else "white to orange"
+    says, held = reading.says(attr), reading.held(shown)
     lines = [
         r"% needs \usepackage[T1]{fontenc} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text beyond Latin scripts",
+        *([_RTL] if _has_rtl(shown) else []),
         f"% mixlens: {comment(reading.heading(attr))}",
-        f"% colours: {hue} for {low} to {high}; special tokens are grey and not coloured",
+        *([f"% {comment(says)}"] if says else []),
+        f"% colours: {hue} for {low} to {high}" + (f"; {comment(held)} and are grey" if held else ""),
         r"{\setlength{\fboxsep}{1.5pt}\raggedright",
     ]
     return put("\n".join([*lines, running(shown, scale) + r"\par}", ""]), path)
 
 
 def running(shown: Sequence[reading.Part], scale: colors.Scale) -> str:
-    """The words one behind the other in boxes of their colours."""
+    """The words one behind the other in boxes of their colours; a text from right to left as such."""
+    pieces = []
+    for way, line in reading.lines(shown):
+        text = _line(line, scale)
+        pieces.append(f"\\begin{{RTL}}\n{text}\n\\end{{RTL}}" if way == "rtl" else text)
+    return "\\par\n".join(pieces)
+
+
+def _has_rtl(shown: Sequence[reading.Part]) -> bool:
+    return any(way == "rtl" for way, _ in reading.lines(shown))
+
+
+def _line(shown: Sequence[reading.Part], scale: colors.Scale) -> str:
     text = ""
     for i, part in enumerate(shown):
         if part.opens:
-            text += "\\par\n"
+            pass
         elif part.before.strip(" \n\t"):
             text += f"\n{escape(part.before)}\n"
         elif part.before:

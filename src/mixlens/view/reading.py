@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mixlens.escape import visible
+from mixlens.escape import one_line, visible
 from mixlens.view import colors
+from mixlens.view.direction import Direction, strong
+from mixlens.view.labels import spelled
 
 if TYPE_CHECKING:
     from mixlens.results import Attribution, LayerMaps
@@ -61,14 +64,50 @@ def parts(attr: Attribution) -> list[Part]:
     return out
 
 
-def scale(shown: list[Part]) -> colors.Scale:
-    """The colours of the words. Special tokens are left out: they often take most of the score and say little."""
-    return colors.scale([p.score for p in shown if not p.special] or [p.score for p in shown])
+def content(shown: Sequence[Part]) -> list[Part]:
+    """The words: what is coloured and ranked. All there is, where a text is of special tokens alone."""
+    return [p for p in shown if not p.special] or list(shown)
 
 
-def ranked(shown: list[Part], count: int) -> list[Part]:
-    """The `count` parts with the largest sizes, first ones first where they are equal."""
-    return sorted(shown, key=lambda p: -abs(p.score))[:count]
+def scale(shown: Sequence[Part]) -> colors.Scale:
+    """The colours and bars of the words. Special tokens are left out: they often take most of the score."""
+    return colors.scale([p.score for p in content(shown)])
+
+
+def ranked(shown: Sequence[Part], count: int) -> list[Part]:
+    """The `count` words with the largest sizes, first ones first where they are equal."""
+    return sorted(content(shown), key=lambda p: -abs(p.score))[:count]
+
+
+def colours(signed: bool, specific: bool) -> str:
+    """What the colours mean. What is not specific to a class speaks neither for nor against it."""
+    if not signed:
+        return "the stronger the colour, the larger the score"
+    return "orange speaks for it, blue against it" if specific else "orange is above zero, blue below it"
+
+
+def held(shown: Sequence[Part]) -> str | None:
+    """In words what the special tokens hold, since no colour and no bar says it; None where nothing is left out."""
+    special = [p for p in shown if p.special]
+    total = sum(abs(p.score) for p in shown)
+    if not special or len(special) == len(shown) or not total or not math.isfinite(total):
+        return None
+    share = 100 * sum(abs(p.score) for p in special) / total
+    top = max(special, key=lambda p: abs(p.score))
+    amount = "under 1" if share < 1 else "over 99" if share > 99 else f"{share:.0f}"
+    sizes = "the scores' sizes" if any(p.score < 0 for p in shown) else "the scores"
+    largest = f" (largest: {' '.join(top.text.split())} {number(top.score)})" if top.score else ""
+    return f"special tokens hold {amount} % of {sizes}{largest}"
+
+
+def lines(shown: Sequence[Part]) -> list[tuple[Direction, list[Part]]]:
+    """The parts text by text (two of a pair), each with the way it runs: by its own words, no special token's."""
+    out: list[list[Part]] = [[]]
+    for part in shown:
+        if part.opens:
+            out.append([])
+        out[-1].append(part)
+    return [(strong("".join(p.before + p.text for p in line if not p.special)) or "ltr", line) for line in out]
 
 
 def labels(result: Attribution | LayerMaps, limit: int = 18) -> list[str]:
@@ -80,8 +119,12 @@ def labels(result: Attribution | LayerMaps, limit: int = 18) -> list[str]:
 def heading(result: Attribution | LayerMaps) -> str:
     """One line: method (and aggregation), target, model."""
     method = ".".join(filter(None, (result.method, getattr(result, "aggregation", None))))
-    facts = [method, *(f"{k} {v}" for k, v in (("target", target(result)), ("model", _model(result))) if v)]
-    return visible(" · ".join(" ".join(str(f).split()) for f in facts))
+    return " · ".join([one_line(method), *about(result)])
+
+
+def about(result: Attribution | LayerMaps) -> list[str]:
+    """What methods on one text share: target and model."""
+    return [one_line(f"{k} {v}") for k, v in (("target", target(result)), ("model", _model(result))) if v]
 
 
 def _model(result: Attribution | LayerMaps) -> str | None:
@@ -95,11 +138,52 @@ def _model(result: Attribution | LayerMaps) -> str | None:
 
 def goal(result: Attribution | LayerMaps) -> str | None:
     """What is explained: `positive`, `positive rather than negative`."""
+    name, t = asked(result), getattr(result, "target", None)
+    return name if t is None or t.foil is None else f"{name} rather than {spelled(t.foil)}"
+
+
+def asked(result: Attribution | LayerMaps) -> str | None:
+    """The target's name: a label, a token's text, the words of an extracted answer."""
     t = getattr(result, "target", None)
     if t is None:
         return None
-    name = next((x for x in (t.label, t.what, t.index) if x is not None), "prediction")
-    return f"{name} rather than {t.foil}" if t.foil is not None else str(name)
+    return spelled(_extracted(result) or next((x for x in (t.label, t.what, t.index) if x is not None), "prediction"))
+
+
+def _extracted(result: Attribution | LayerMaps) -> str | None:
+    """The text of the span that question answering chose."""
+    t, source = getattr(result, "target", None), result.source
+    if t is None or not isinstance(t.position, tuple) or t.label != f"tokens {t.position[0]} to {t.position[-1]}":
+        return None
+    first, last = (source.spans[i] if source.spans is not None else None for i in (t.position[0], t.position[-1]))
+    if first is None or last is None or first[0] != last[0]:
+        return None
+    return source.text[first[0]][first[1] : last[2]] or None
+
+
+def says(result: Attribution | LayerMaps) -> str | None:
+    """What the model answers and how likely, and how likely are target and foil; None where that isn't known."""
+    meta, t = result.meta, getattr(result, "target", None)
+    if isinstance(meta.get("output"), float):
+        return f"model's output: {number(meta['output'])}"
+    best = meta.get("probability")
+    if not isinstance(best, float):
+        return None
+    answer = meta.get("prediction", asked(result))
+    pairs = [] if t is None else [(t.label, meta.get("target_probability")), (t.foil, meta.get("foil_probability"))]
+    others = [(name, p) for name, p in pairs if name is not None and isinstance(p, float) and p != best]
+    rest = ", ".join(f"{spelled(name)} {_probability(p)}" for name, p in others)
+    line = f"model's answer: {spelled(answer)}, probability {_probability(best)}" + (f"; {rest}" if rest else "")
+    return one_line(line)
+
+
+def warnings(*results: Attribution | LayerMaps) -> list[str]:
+    """What the reader should know before believing the numbers, each thing once."""
+    return list(dict.fromkeys(one_line(w) for result in results for w in result.meta.get("warnings", ())))
+
+
+def _probability(p: float) -> str:
+    return "over 0.999" if 0.999 < p < 1 else number(p)
 
 
 def target(result: Attribution | LayerMaps) -> str | None:
@@ -117,6 +201,8 @@ def provenance(result: Attribution | LayerMaps) -> list[tuple[str, str]]:
     rows: list[tuple[str, Any]] = [("method", result.method), ("aggregation", getattr(result, "aggregation", None))]
     rows += [("target", target(result)), ("options", result.options or None)]
     rest = {k: v for k, v in result.meta.items() if k != "dropped"}
+    if "prediction" in rest:
+        rest["prediction"] = spelled(rest["prediction"])
     rows += [(name, rest.pop(name, None)) for name in _FIRST] + sorted(rest.items(), key=lambda kv: str(kv[0]))
     if result.source.dropped:
         rows.append(("truncated", f"{result.source.dropped} tokens were cut off, as asked"))

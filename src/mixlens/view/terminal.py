@@ -51,8 +51,7 @@ def attribution(attr: Attribution) -> RenderableType:
     """The text with its words on their colours, and the words with the largest scores as bars."""
     shown = reading.parts(attr)
     scale = reading.scale(shown)
-    rows: list[RenderableType] = [Text(reading.heading(attr), style="bold")]
-    rows += _warnings(attr)
+    rows: list[RenderableType] = _head(attr)
     rows.append(Padding(running(shown[:_WORDS], scale), (0, 1), style=_PAPER))
     notes = []
     if len(shown) > _WORDS:
@@ -61,10 +60,13 @@ def attribution(attr: Attribution) -> RenderableType:
         notes.append(f"{attr.source.dropped} tokens were cut off, as asked")
     if attr.target is not None and attr.meta.get("class_specific") is False:
         notes.append("not specific to the target")
-    if any(p.special for p in shown):
-        notes.append("special tokens are not coloured")
+    if scale.signed and attr.target is not None:
+        notes.append(reading.colours(True, attr.meta.get("class_specific") is not False))
+    held = reading.held(shown)
+    if held:
+        notes.append(f"{held} and are not coloured")
     rows.append(_legend(scale, notes))
-    rows.append(_bars(shown))
+    rows.append(_bars(shown, scale))
     return Group(*rows)
 
 
@@ -91,12 +93,19 @@ def maps(maps: LayerMaps) -> RenderableType:
         notes.append("percent of the largest score")
     if len(kept) < rows.shape[1]:
         notes.append(f"the {len(kept)} of {rows.shape[1]} tokens with the largest scores, in reading order")
-    return Group(Text(reading.heading(maps), style="bold"), *_warnings(maps), _legend(scale, notes), table)
+    return Group(*_head(maps), _legend(scale, notes), table)
 
 
-def _warnings(result: Attribution | LayerMaps) -> list[RenderableType]:
-    """What the reader should know before believing the numbers."""
-    return [Text(f"warning: {visible(str(w))}", style="bold") for w in result.meta.get("warnings", ())]
+def _head(result: Attribution | LayerMaps) -> list[RenderableType]:
+    """What it is, what the model says, and what the reader should know before believing the numbers."""
+    says = reading.says(result)
+    head = [Text(reading.heading(result), style="bold"), *([Text(says)] if says else [])]
+    return [*head, *warnings(result)]
+
+
+def warnings(*results: Attribution | LayerMaps) -> list[RenderableType]:
+    """A bold line for each of `reading.warnings`."""
+    return [Text(f"warning: {w}", style="bold") for w in reading.warnings(*results)]
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:
@@ -128,10 +137,9 @@ def _legend(scale: colors.Scale, notes: list[str]) -> Text:
     return text
 
 
-def _bars(shown: list[reading.Part]) -> Table:
-    """The parts with the largest scores, special tokens too: here their share must be seen."""
+def _bars(shown: list[reading.Part], scale: colors.Scale) -> Table:
+    """The words with the largest scores; what the special tokens hold is told in words."""
     top = reading.ranked(shown, _TOP)
-    scale = colors.scale([p.score for p in shown])
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(Text("largest"), no_wrap=True, max_width=32, overflow="ellipsis")
     table.add_column(Text("score"), justify="right", no_wrap=True)

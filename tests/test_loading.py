@@ -60,7 +60,7 @@ class Runs:
 
 
 DAMAGE = {
-    "weights cut": (cut, "its weights cannot be read: SafetensorError: .*incomplete"),
+    "weights cut": (cut, "its weights cannot be read: SafetensorError: .*ncomplete"),
     "weights empty": (holding(WEIGHTS, b""), "its weights cannot be read: SafetensorError"),
     "weights that are none": (holding(WEIGHTS, b"x" * 9000), "its weights cannot be read: SafetensorError"),
     "no weights": (lambda f: (f / WEIGHTS).unlink(), "its weights cannot be read: Error no file named model.safe"),
@@ -74,8 +74,8 @@ DAMAGE = {
         "its configuration cannot be read: .* not a valid JSON file",
     ),
     "config of no text": (holding(CONFIG, b"\xff\xfe{"), "its configuration cannot be read"),
-    "config of a list": (holding(CONFIG, b"[1]"), "its configuration cannot be read: .*Unrecognized model"),
-    "a size of no number": (config(hidden_size="x"), "its configuration cannot be read: .*'hidden_size' expected int"),
+    "config of a list": (holding(CONFIG, b"[1]"), "its configuration cannot be read"),
+    "a size of no number": (config(hidden_size="x"), "its configuration cannot be read"),
     "no heads": (config(num_attention_heads=0), "its configuration cannot be read: ZeroDivisionError"),
     "labels of no number": (config(id2label={"a": "b"}), "its configuration cannot be read: ValueError: invalid lit"),
     "no class": (config(architectures=["pipeline"]), "expected a class of transformers .* got 'pipeline'"),

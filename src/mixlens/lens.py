@@ -171,6 +171,8 @@ class Lens:
     ) -> Comparison:
         """One text explained by several methods side by side; by all that are defined for this model if none is named.
 
+        A method that fails costs the others nothing: `Comparison.skipped` says why it is missing.
+
         `faithfulness`: with a number each, 0 for what chance reaches and 1 for the best order found; it takes
         about n^2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
         ModelError.

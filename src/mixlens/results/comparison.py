@@ -28,7 +28,8 @@ COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none.
+    """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none
+    ("faithfulness" and "maps of METHOD" there: why those are missing, where they were asked for and failed).
 
     `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of the best
     order found, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.

@@ -50,7 +50,10 @@ class Tokens:
 
 
 def as_list(data: Any) -> tuple[list[Any], bool]:
-    """The texts in `data`, and whether it was a single one (so that one result goes back)."""
+    """The texts in `data`, and whether it was a single one (so that one result goes back).
+
+    In a list, what is no text is an InputError in its place: whoever encodes the texts knows their numbers.
+    """
     if isinstance(data, Mapping):
         _refuse_messages([data])
         rows = _rows(data)
@@ -100,11 +103,16 @@ def _is_pair(value: Any) -> bool:
 def _item(item: Any) -> list[Any]:
     """A text of a list; a list or tuple in it is token ids or a pair, never taken apart into texts."""
     if isinstance(item, (list, tuple)) and not (isinstance(item, Words) or _is_pair(item) or all(map(_is_id, item))):
-        raise InputError(
-            f"expected texts in a list, got a {type(item).__name__} in it: {item!r:.60}; "
-            "a pair is a tuple of two str, split words go in mixlens.Words([...])"
-        )
-    return as_list(item)[0]
+        return [
+            InputError(
+                f"expected texts in a list, got a {type(item).__name__} in it: {item!r:.60}; "
+                "a pair is a tuple of two str, split words go in mixlens.Words([...])"
+            )
+        ]
+    try:
+        return as_list(item)[0]
+    except InputError as error:
+        return [error]
 
 
 def encode(
@@ -116,6 +124,8 @@ def encode(
     model's padding token, where the tokenizer has none.
     Raises EmptyInput, TooLong or InputError.
     """
+    if isinstance(data, InputError):
+        raise data
     if isinstance(data, (Mapping, list)):
         tokens = _from_ids(data, tokenizer, pad)
         if truncate and limit is not None and len(tokens) > limit:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas
 
     from mixlens.evaluation.table import Table
-    from mixlens.results import Attribution, Comparison, LayerMaps
+    from mixlens.results import Attribution, Comparison, LayerMaps, Results
 
 
 def attribution(attr: Attribution) -> pandas.DataFrame:
@@ -56,6 +56,19 @@ def comparison(found: Comparison) -> pandas.DataFrame:
         base[name] = _numbers(attr.scores)
     base.attrs.pop("method", None)
     return base
+
+
+def several(found: Results[Any]) -> pandas.DataFrame:
+    """The results' tables below each other, the number of the text in the first column. Raises MissingExtra."""
+    pd = _pandas()
+    parts = []
+    for number, one in enumerate(found):
+        if one is not None:
+            part = one.to_frame()
+            part.attrs = {}
+            part.insert(0, "text", number)
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"text": []})
 
 
 def evaluation(found: Table) -> pandas.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -79,7 +79,15 @@ def _is_budget(memory: Any) -> bool:
 
 
 def _some_names(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)))
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bytes)
+
+
+def _is_statistics(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(hasattr(one, "shape") for one in value)
 
 
 def one_of(*values: str) -> Kind:
@@ -98,6 +106,10 @@ PATH = Kind("= a path", lambda value: isinstance(value, (str, os.PathLike)), Res
 # By name: what every public function's argument of this name may be. What is left to the function itself because it
 # depends on the model, the text or the method: text, target, data, queries beyond their type ... (see the tests).
 KINDS: Mapping[str, Kind] = {
+    "baseline": Kind(
+        "='mask', 'zeros', 'pad' or a tensor",
+        lambda v: isinstance(v, str) or hasattr(v, "is_floating_point"),
+    ).or_none(),
     "batch_size": COUNT,
     "costly": COUNT.or_none(),
     "device": TEXT.or_none(),
@@ -105,16 +117,27 @@ KINDS: Mapping[str, Kind] = {
     "errors": one_of("raise", "skip"),
     "faithfulness": FLAG,
     "head": WHOLE.or_none(),
+    "i": Kind("= a row's number or 'max'", lambda value: isinstance(value, str) or is_whole(value)),
     "kind": TEXT.or_none(),
+    "layer": WHOLE.or_none(),
+    "layers": Kind(
+        "= a word or a list of numbers, or None",
+        lambda value: value is None or isinstance(value, (str, list, tuple, range)),
+    ),
     "level": Kind(" between 0 and 1", lambda value: is_number(value) and 0 < value < 1),
     "limit": COUNT.or_none(),
     "maps": FLAG,
     "measure": TEXT.or_none(),
     "name": TEXT,
+    "measures": Kind("= a measure's name or a list of them", _some_names),
     "memory": Kind("= bytes, '2GB', '512MiB' or None (what is free)", _is_budget),
-    "method": Kind("= a method's name, a str,", lambda value: isinstance(value, str), UnknownMethod),
+    "method": Kind("= a method's name, a str", lambda value: isinstance(value, str), UnknownMethod),
     "methods": Kind("= a method's name or a list of them", _some_names, UnknownMethod).or_none(),
     "normalize": FLAG,
+    "options": Kind(
+        "= a mapping of names to mappings",
+        lambda value: isinstance(value, Mapping) and all(isinstance(one, Mapping) for one in value.values()),
+    ).or_none(),
     "out": PATH.or_none(),
     "path": PATH.or_none(),
     "progress": Kind(
@@ -122,11 +145,22 @@ KINDS: Mapping[str, Kind] = {
         lambda value: value is None or isinstance(value, bool) or callable(value),
     ),
     "queries": NUMBERS.or_none(),
-    "receptive_field": FLAG,
-    "reference": Kind("= a method's name, a str,", lambda value: isinstance(value, str), UnknownMethod),
+    "readout": Kind("= a row's number, 'mean' or 'max'", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
+    "receptive_field": Kind("= True, False or None", lambda value: value is None or isinstance(value, bool)),
+    "reference": Kind("= a method's name, a str", lambda value: isinstance(value, str), UnknownMethod),
     "resamples": COUNT,
+    "residual": Kind(
+        "='auto', None or a share in [0, 1)",
+        lambda value: value is None or isinstance(value, str) or is_number(value),
+    ),
+    "row": Kind("= a row's number or 'max'", lambda value: isinstance(value, str) or is_whole(value)).or_none(),
+    "rule": TEXT,
     "seed": Kind("= a whole number of 0 or more", lambda value: is_whole(value) and value >= 0),
+    "standardize": Kind("=(mean, deviation), two tensors that Lens.output_statistics makes", _is_statistics).or_none(),
+    "steps": Kind(" of at most 1,000,000", lambda value: is_whole(value) and value <= 10**6),
+    "tolerance": Kind("= a share of the difference, 0 or more", lambda v: not is_whole(v) or abs(v) <= _MOST),
     "truncate": FLAG,
+    "upto": TEXT,
 }
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from mixlens.arguments import shown
 from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
 from mixlens.attribute.readout import Answer, Reading, answer, reading, targets_of
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
-from mixlens.errors import InputError, MixlensError, Undefined, UnknownOption
+from mixlens.errors import InputError, MixlensError, Undefined, UnknownMethod, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.runners import attributions, together
@@ -42,6 +43,9 @@ def compare(
     method is left, Undefined, or what the first failed with; unknown names raise.
     """
     names = [methods] if isinstance(methods, str) else list(ATTRIBUTIONS if methods is None else methods)
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise UnknownMethod(f"expected names of methods, got {shown(odd[0])} among them; see mixlens.methods()")
     if not names:
         raise UnknownOption("expected at least one method to compare, got none; see mixlens.methods()")
     if maps and not any(isinstance(kind, Preset) for kind in _kinds(lens, names).values()):

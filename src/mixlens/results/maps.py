@@ -147,7 +147,7 @@ class LayerMaps(Result):
         """The maps of one head, (layer, query, key). Raises UnknownOption."""
         if self.heads is None:
             raise UnknownOption("expected maps with a head axis, got (layer, query, key); ask with per_head=True")
-        if not -self.heads <= head < self.heads:
+        if head is None or not -self.heads <= head < self.heads:
             raise UnknownOption(f"expected a head of -{self.heads} to {self.heads - 1}, got {head}")
         return replace(self, scores=self.scores[:, head], options={**self.options, "head": head})
 

@@ -52,6 +52,11 @@ def _encoded(lens: Any, item: Any, truncate: bool) -> Tokens:
             f"expected token ids below {size} (the model's embeddings), got {max(tokens.ids)}; "
             "the tokenizer has tokens that the model was not resized for"
         )
+    config = base_model(lens.model).config
+    for name, most in (("token_type_ids", "type_vocab_size"), ("position_ids", "max_position_embeddings")):
+        size, given = getattr(config, most, None), tokens.inputs.get(name, ())
+        if size and given and max(given) >= size:
+            raise InputError(f"expected {name} below {size} (the model's {most}), got {max(given)}")
     return tokens
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.errors import MissingExtra
+from mixlens.errors import missing
 from mixlens.view import reading
 
 if TYPE_CHECKING:
@@ -98,5 +98,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise MissingExtra('a table needs pandas, which is not installed: pip install "mixlens[pandas]"') from None
+        raise missing("a table", "pandas", "pandas") from None
     return pandas

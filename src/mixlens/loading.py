@@ -16,6 +16,7 @@ import torch
 
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
+from mixlens.progress import quiet
 
 _EMBEDDED = "mixlens:"
 # What says where a file is, or who may run code: for configuration, weights and tokenizer alike.
@@ -77,7 +78,7 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
                 f"{claimed:,} parameters or more; the configuration belongs to another model, or the weights are "
                 "damaged"
             )
-    with _reading(name, "weights", options):
+    with quiet(), _reading(name, "weights", options):
         how: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
         model, found = cls.from_pretrained(where, config=config, output_loading_info=True, **how)
     _complete(model, cls, config, found, name)

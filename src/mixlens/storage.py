@@ -136,7 +136,7 @@ def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
         raise _damaged(path, _line(error)) from error
     raise ResultFileError(
         f"expected a result file of format {VERSION} or older, got format {version}: {path}; "
-        "it is from a newer mixlens: pip install --upgrade mixlens"
+        "it is from a newer mixlens: install that"
     )
 
 

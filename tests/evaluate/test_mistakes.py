@@ -30,8 +30,8 @@ def lens(tiny_bert_folder):
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        ({"level": 1.5}, "level: expected a share between 0 and 1, got 1.5"),
-        ({"resamples": 0}, "resamples: expected a whole number of at least 1, got 0"),
+        ({"level": 1.5}, "expected level between 0 and 1, got 1.5"),
+        ({"resamples": 0}, "expected resamples of 1 or more, got 0"),
         ({"options": {"alti": {"p": True}}}, "expected p= a whole number for alti, got True"),
         ({"seed": -1}, "expected seed= a whole number of 0 or more, got -1"),
         ({"seed": True}, "expected seed= a whole number"),

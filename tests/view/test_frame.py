@@ -60,5 +60,5 @@ def test_types_that_numpy_does_not_know(film, dtype):
 
 def test_without_pandas_the_error_holds_the_install_line(film, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match=r'pip install "mixlens\[pandas\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "\.\[pandas\]" in the clone'):
         film.to_frame()

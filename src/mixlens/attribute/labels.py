@@ -34,6 +34,8 @@ def find(head: Head, what: str | int, count: int) -> int:
         raise TargetError(f"no label {what!r}{did_you_mean(what, (label for _, label in known))}")
     if head.tokenizer is None:
         raise TargetError(f"a target token needs a tokenizer; pass its id instead of {what!r}")
+    if any("\ud800" <= c <= "\udfff" for c in what):
+        raise TargetError(f"expected a token of whole characters, got half of a surrogate pair in {what!r}")
     at = head.tokenizer.convert_tokens_to_ids(what)  # (the vocabulary as a dictionary takes longer than a pass)
     if isinstance(at, int) and head.tokenizer.convert_ids_to_tokens(at) == what:
         return at

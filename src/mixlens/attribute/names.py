@@ -16,11 +16,11 @@ def method(name: str) -> Method:
 
     Raises UnknownMethod, Undefined (a flow through maps whose rows do not sum to 1).
     """
-    if name in ATTRIBUTIONS:
+    if isinstance(name, str) and name in ATTRIBUTIONS:
         return ATTRIBUTIONS[name]
     if not isinstance(name, str) or "+" not in name:
         hint = did_you_mean(name, ATTRIBUTIONS)
-        if name in MIXING:
+        if isinstance(name, str) and name in MIXING:
             hint = f"; {name} is a mixing method: ask for '{name}+rollout' or '{name}+layer:-1'"
         raise UnknownMethod(f"no attribution method {name!r}{hint}")
     mixing, _, how = name.partition("+")

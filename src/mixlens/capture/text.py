@@ -22,7 +22,7 @@ class Words(tuple[str, ...]):
 
     def __new__(cls, words: Iterable[str] = ()) -> Words:
         """A str would silently become its letters, so it is refused."""
-        if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
+        if isinstance(words, (str, bytes)) or not isinstance(words, Iterable) or getattr(words, "ndim", 1) == 0:
             raise InputError(
                 f"expected a list of words, got {type(words).__name__}: {words!r:.60}; split it, as in "
                 'mixlens.Words(["a", "film"]), or explain the str itself'
@@ -50,7 +50,10 @@ class Tokens:
 
 
 def as_list(data: Any) -> tuple[list[Any], bool]:
-    """The texts in `data`, and whether it was a single one (so that one result goes back)."""
+    """The texts in `data`, and whether it was a single one (so that one result goes back).
+
+    In a list, what is no text is an InputError in its place: whoever encodes the texts knows their numbers.
+    """
     if isinstance(data, Mapping):
         _refuse_messages([data])
         rows = _rows(data)
@@ -100,11 +103,16 @@ def _is_pair(value: Any) -> bool:
 def _item(item: Any) -> list[Any]:
     """A text of a list; a list or tuple in it is token ids or a pair, never taken apart into texts."""
     if isinstance(item, (list, tuple)) and not (isinstance(item, Words) or _is_pair(item) or all(map(_is_id, item))):
-        raise InputError(
-            f"expected texts in a list, got a {type(item).__name__} in it: {item!r:.60}; "
-            "a pair is a tuple of two str, split words go in mixlens.Words([...])"
-        )
-    return as_list(item)[0]
+        return [
+            InputError(
+                f"expected texts in a list, got a {type(item).__name__} in it: {item!r:.60}; "
+                "a pair is a tuple of two str, split words go in mixlens.Words([...])"
+            )
+        ]
+    try:
+        return as_list(item)[0]
+    except InputError as error:
+        return [error]
 
 
 def encode(
@@ -116,6 +124,8 @@ def encode(
     model's padding token, where the tokenizer has none.
     Raises EmptyInput, TooLong or InputError.
     """
+    if isinstance(data, InputError):
+        raise data
     if isinstance(data, (Mapping, list)):
         tokens = _from_ids(data, tokenizer, pad)
         if truncate and limit is not None and len(tokens) > limit:
@@ -252,6 +262,8 @@ def _from_ids(data: Any, tokenizer: Any, model_pad: int | None) -> Tokens:
         raise EmptyInput("expected at least one token id, got none")
     if min(ids) < 0:
         raise InputError(f"expected token ids of 0 or more, got {min(ids)}")
+    if max(ids) >= 1 << 31:
+        raise InputError(f"expected token ids below 2^31, got {max(ids)}")
     pad = getattr(tokenizer, "pad_token_id", None)
     pad = model_pad if pad is None else pad
     if pad is not None and all(i == pad for i in ids):
@@ -262,10 +274,16 @@ def _from_ids(data: Any, tokenizer: Any, model_pad: int | None) -> Tokens:
         ids=ids,
         pieces=tuple(p if p is not None else str(i) for p, i in zip(pieces, ids, strict=True)),
         special=special,
-        inputs={k: tuple(int(v) for v in inputs[k]) for k in PER_TOKEN if k in inputs},
+        inputs={k: _per_token(k, inputs[k]) for k in PER_TOKEN if k in inputs},
         padded=0 if MASKED in inputs else _padding(ids, pad, tokenizer),
         roles=roles,
     )
+
+
+def _per_token(key: str, values: Sequence[Any]) -> tuple[int, ...]:
+    if not all(_is_id(v) and 0 <= v < 1 << 31 for v in values):
+        raise InputError(f"expected '{key}' as whole numbers of 0 or more, got {list(values)!r:.80}")
+    return tuple(int(v) for v in values)
 
 
 def _padding(ids: tuple[int, ...], pad: int | None, tokenizer: Any) -> int:
@@ -280,8 +298,8 @@ def _padding(ids: tuple[int, ...], pad: int | None, tokenizer: Any) -> int:
 def _rows(data: Mapping[str, Any]) -> list[dict[str, list[Any]]]:
     """A mapping of model inputs, padded on either side, to one dict of unpadded lists a text."""
     if data.get("input_ids") is None:
-        raise InputError(f"expected a mapping with 'input_ids', got the keys {sorted(data)}")
-    unknown = [k for k in data if k not in ("input_ids", "attention_mask", *PER_TOKEN, *IGNORED)]
+        raise InputError(f"expected a mapping with 'input_ids', got the keys {sorted(map(str, data))}")
+    unknown = [str(k) for k in data if k not in ("input_ids", "attention_mask", *PER_TOKEN, *IGNORED)]
     if unknown:
         raise InputError(
             f"expected input_ids, attention_mask, {', '.join(PER_TOKEN)}, got also {unknown}; "

@@ -8,6 +8,7 @@ import sys
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
+from warnings import catch_warnings, simplefilter
 
 import typer
 
@@ -26,7 +27,7 @@ from mixlens.cli.inputs import (
     texts_of,
 )
 from mixlens.cli.output import check_tables, deliver, facts_of, facts_pages, facts_tables, show
-from mixlens.cli.running import Verbs, load, lost, progress, reported
+from mixlens.cli.running import Verbs, load, lost, note, progress, reported
 from mixlens.files import parquet as arrow
 
 app = typer.Typer(
@@ -98,6 +99,9 @@ def explain(
     foil: Foil = None,
     pair: Pair = None,
     truncate: Truncate = False,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Of several texts, explain those that can be; a line names each other.")
+    ] = False,
     option: Settings = None,
     html: Html = None,
     png: Picture = None,
@@ -120,9 +124,13 @@ def explain(
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("explaining")
-            results = lens.attribute(
-                data, target=target_of(target, foil), truncate=truncate, progress=line.report, **options
-            )
+            how: dict[str, Any] = {"truncate": truncate, "progress": line.report}
+            with catch_warnings():
+                simplefilter("ignore", UserWarning)  # a line each says it below
+                how |= {"errors": "skip" if skip else "raise"}
+                results = lens.attribute(data, target=target_of(target, foil), **how, **options)
+        for reason in getattr(results, "skipped", {}).values():
+            note(f"skipped: {reason}")
         deliver(results, files, json_file)
 
 

@@ -61,6 +61,9 @@ def evaluate(
         typer.Option(metavar="DIR", parser=folder, help="Keep results here as they come, and go on from them."),
     ] = None,
     batch_size: Annotated[int, typer.Option(metavar="N", min=1)] = 32,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Stay inside it: 2GB, 512MiB; default: what is free.")
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random scores and of the bootstrap.")] = 0,
     level: Annotated[float, typer.Option(metavar="SHARE", help="Of the intervals.")] = 0.95,
     resamples: Annotated[int, typer.Option(metavar="N", min=1, help="Of the bootstrap.")] = 1000,
@@ -127,6 +130,7 @@ def evaluate(
                 limit=limit,
                 truncate=truncate,
                 batch_size=batch_size,
+                memory=int(memory) if memory is not None and memory.isdecimal() else memory,
                 level=level,
                 resamples=resamples,
                 progress=line.report,

@@ -29,13 +29,16 @@ def deliver(results: Any, files: dict[str, Path | None], json_file: Path | None,
     """Print the results, unless JSON goes to standard output, and write the files.
 
     `files`: the results' method that writes -> where. Several results are numbered: film-1.html, film-2.html.
+    None is one that was skipped.
     """
     several = isinstance(results, list)
-    rows: Sequence[Attribution | LayerMaps] = results if several else [results]
+    rows: Sequence[Attribution | LayerMaps | None] = results if several else [results]
     if json_file != STDOUT:
-        show(*rows)
+        show(*(row for row in rows if row is not None))
     jobs: list[tuple[Path, Callable[[Path], Any]]] = []
     for number, result in enumerate(rows, start=1):
+        if result is None:  # skipped, and said
+            continue
         for write, path in files.items():
             if path is not None:
                 path = path.with_stem(f"{path.stem}-{number}") if several else path
@@ -69,7 +72,7 @@ def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
 
 def _document(results: Any) -> str:
     if isinstance(results, list):
-        return "[" + ",\n".join(_json(result.to_dict()) for result in results) + "]\n"
+        return "[" + ",\n".join("null" if one is None else _json(one.to_dict()) for one in results) + "]\n"
     return _json(results.to_dict()) + "\n"
 
 

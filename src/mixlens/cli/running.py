@@ -27,8 +27,8 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"/-])(batch_size|encoding|kind|layers|level|limit|maps|measures?|methods?|model|out|reference|resamples|row|second"
-    r"|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
+    r"(?<![\w.'\"/-])(batch_size|encoding|kind|layers|level|limit|maps|measures?|memory|methods?|model|out|reference"
+    r"|resamples|row|second|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
 
 

@@ -1,4 +1,4 @@
-"""Loops written in LLVM's own language and compiled on the fly, where `llvmlite` is installed (`mixlens[fast]`).
+"""Loops written in LLVM's own language and compiled on the fly, where `llvmlite` is installed (the extra `fast`).
 
 For the few places where torch needs several passes over numbers that could stay in registers.
 """

@@ -21,6 +21,7 @@ from weakref import finalize
 
 import numpy as np
 
+from mixlens.arguments import checked
 from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
@@ -34,6 +35,7 @@ from mixlens.evaluation.vectors import layers_of
 from mixlens.files import folder_of, writing
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
+from mixlens.progress import barred
 from mixlens.runners.budget import bytes_of
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
@@ -50,6 +52,8 @@ Progress = Callable[[int, "int | None"], None]
 
 
 @settled
+@barred
+@checked
 def evaluate(
     lens: Any,
     data: Any = SAMPLE,
@@ -71,7 +75,7 @@ def evaluate(
     level: float = 0.95,
     resamples: int = 1000,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Table:
     """Which of the methods is to be believed, by these measures, over a data set?
 
@@ -85,14 +89,13 @@ def evaluate(
     "each" measures every layer's own map (or the gradient at its input) too, "upto" the aggregate up to it. `second`: a
     lens on another model, for `consistency`. `memory`: bytes or "2GB" to stay inside; None: what is free as the run
     begins, and batches are made for that however often the run goes on. `options`: method or measure -> its options.
-    `level`, `resamples`: of the bootstrap intervals. `progress(examples done, in all or None)`, first of those that
-    were there already.
+    `level`, `resamples`: of the bootstrap intervals. `progress`: True for a bar, or a function of (examples done, in
+    all or None), first of those that were there already.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise UnknownOption(f"expected limit of 1 or more, or None, got {limit!r}")
+    report: Any = progress  # a function or None, by `barred`
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
     kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
@@ -112,7 +115,7 @@ def evaluate(
         log = Log(folder, manifest, once={} if asked else {"memory": budget})
         try:
             setting = replace(setting, memory=log.manifest.get("memory"))
-            _run(setting, kind, rows, log, limit, truncate, progress)
+            _run(setting, kind, rows, log, limit, truncate, report)
         finally:
             log.close()
         table = tabulate(folder, level=level, resamples=resamples, seed=seed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixlens.arguments import checked
 from mixlens.errors import Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.log import lines
 from mixlens.evaluation.plan import MODEL, NULL
@@ -86,6 +87,7 @@ class Table:
         """The methods' labels in the order asked for."""
         return tuple(self.manifest["asked"])
 
+    @checked
     def row(self, measure: str, method: str, layer: int | None = None) -> Row:
         """One line; `method` is "model" for a measure that looks at none. Raises UnknownOption."""
         facts = self.facts(measure)
@@ -95,6 +97,7 @@ class Table:
                 return row
         raise UnknownOption(f"no row of {measure!r}, {method!r}, layer {layer}{did_you_mean(method, self.methods)}")
 
+    @checked
     def values(self, measure: str, method: str, layer: int | None = None) -> NDArray[np.float64]:
         """(example,) in the data's order: the measure of each; NaN where it is undefined or failed.
 
@@ -102,6 +105,7 @@ class Table:
         """
         return self._column(self.named(measure), method, layer, None)
 
+    @checked
     def curve(self, measure: str, method: str) -> NDArray[np.float64]:
         """(example, 1 + level): the answer's probability with nothing, then ever more taken out.
 
@@ -117,6 +121,7 @@ class Table:
         """Each example's own line: i, id, tokens, label, target, prediction, log_p, values; or error."""
         yield from lines(self.folder)  # from here, so that the table, whose folder it is, lives as long
 
+    @checked
     def better(self, measure: str, a: str, b: str, *, layer: int | None = None) -> Paired:
         """a less b on the examples where both are defined: difference, interval and p by the paired bootstrap."""
         return paired(
@@ -127,6 +132,7 @@ class Table:
             seed=self.seed,
         )
 
+    @checked
     def ranking(self, measure: str) -> Ranking:
         """The methods from the best down, and the groups that the paired bootstrap does not tell apart.
 
@@ -138,6 +144,7 @@ class Table:
         values = {m: v for m in self.methods if np.isfinite(v := self.values(name, m)).any()}
         return ranking(values, higher, level=self.level, resamples=self.resamples, seed=self.seed)
 
+    @checked
     def layers(self, measure: str, method: str = MODEL) -> tuple[Row, ...]:
         """A measure's lines of single layers, from the first up. Raises UnknownOption."""
         rows = [r for r in self.rows if self.is_of(r, measure) and r.method == method and r.layer is not None]
@@ -146,6 +153,7 @@ class Table:
             raise UnknownOption(f"no layers of {measure!r}, {method!r} in this table; ask for {asked}")
         return tuple(sorted(rows, key=lambda r: r.layer or 0))
 
+    @checked
     def correlation(self, measure: str, method: str, other: str = "mdl_compression") -> Correlation:
         """Over layers: do those in which `measure` of a method is higher have more of a measure of the model too?
 
@@ -166,10 +174,12 @@ class Table:
         """The rows as plain data."""
         return [asdict(row) for row in self.rows]
 
+    @checked
     def to_csv(self, path: PathLike | None = None) -> str:
         """The table as CSV, every number to the last bit; written to `path` if given. Raises ResultFileError."""
         return put(csv_text(COLUMNS, self.to_dicts()), path)
 
+    @checked
     def to_parquet(self, path: PathLike) -> Path:
         """Write the table as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
         kinds = {f.name: str(f.type).partition(" ")[0] for f in fields(Row)}
@@ -183,6 +193,7 @@ class Table:
 
     to_pandas = to_frame
 
+    @checked
     def to_latex(self, path: PathLike | None = None) -> str:
         """Tabulars with intervals, methods by measures and each measure by layer where there are layers.
 
@@ -193,12 +204,14 @@ class Table:
 
         return put(evaluation.latex_table(self), path)
 
+    @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with tables and pictures; written to `path` if given. Raises ResultFileError."""
         from mixlens.view import evaluation
 
         return put(evaluation.page(self), path)
 
+    @checked
     def plot(self, path: PathLike | None = None, *, kind: str | None = None, measure: str | None = None) -> Figure:
         """A figure: `kind="ranking"` (critical-difference style), `"heatmap"` (method x layer), `"curves"`, `"layers"`.
 

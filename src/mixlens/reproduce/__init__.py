@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from mixlens.arguments import checked
 from mixlens.errors import UnknownMethod, UnknownOption, did_you_mean
 from mixlens.process import settled
+from mixlens.progress import barred
 from mixlens.reproduce import abnar as b
 from mixlens.reproduce import alti as a
 from mixlens.reproduce import attcat as q
@@ -111,6 +114,8 @@ REPRODUCTIONS |= {
 
 
 @settled
+@barred
+@checked
 def reproduce(
     name: str,
     out: str | Path,
@@ -121,7 +126,7 @@ def reproduce(
     device: str | None = None,
     batch_size: int = BATCH,
     costly: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Run one reproduction; its page (Markdown), numbers (CSV, JSON) and figures (PNG) stand in `out/NAME`.
 
@@ -136,12 +141,10 @@ def reproduce(
     for role in models or {}:
         if role not in (*found.roles, "*"):
             raise UnknownOption(f"expected a model for {', '.join(found.roles)} in {name}, got one for {role!r}")
-    for option, value in (("limit", limit), ("costly", costly)):
-        if value is not None and (isinstance(value, bool) or value < 1):
-            raise UnknownOption(f"expected {option}= 1 or more, got {value!r}")
+    report: Any = progress  # a function or None, by `barred`
     where = None if data is None else Path(data)
     study = Study(
-        name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, costly, progress=progress
+        name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, costly, progress=report
     )
     folder.mkdir(parents=True, exist_ok=True)
     findings = found.run(study)

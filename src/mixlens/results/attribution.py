@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from mixlens.arguments import checked
 from mixlens.attribute.target import Target
 from mixlens.escape import visible
 from mixlens.results.base import PathLike, Result
@@ -53,6 +54,7 @@ class Attribution(Result):
 
         return storage.plain(self)
 
+    @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own (no network, everything escaped); written to `path` if given, returned in any case."""
         from mixlens.view import html
@@ -64,6 +66,7 @@ class Attribution(Result):
 
         return html.fragment(self)
 
+    @checked
     def plot(self, path: PathLike | None = None, *, kind: str = "bar") -> Figure:
         """A figure: `kind="bar"` (a bar a token) or `"text"` (coloured text).
 
@@ -73,6 +76,7 @@ class Attribution(Result):
 
         return figures.attribution(self, path, kind=kind)
 
+    @checked
     def to_latex(self, path: PathLike | None = None) -> str:
         """Coloured text that a paper can include (needs xcolor); written to `path` if given."""
         from mixlens.view import latex

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
+from mixlens.arguments import checked
 from mixlens.capture.text import Tokens
 from mixlens.capture.words import Unit, units
 
@@ -61,6 +62,7 @@ class Result:
         """The words of the text with the tokens that each holds (see `capture.words.units`)."""
         return units(self.source)
 
+    @checked
     def save(self, path: PathLike) -> Path:
         """Write everything to one safetensors file (numbers bit-exact, the rest as JSON in its header).
 
@@ -83,6 +85,7 @@ def _shown(source: Tokens, i: int) -> str:
     return source.text[seg][start:end] or blank
 
 
+@checked
 def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
     """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError."""
     from mixlens import storage

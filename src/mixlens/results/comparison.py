@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mixlens.arguments import checked
 from mixlens.escape import visible
 from mixlens.files import csv_text, put, write_parquet
 from mixlens.measure.faithfulness import Faithfulness
@@ -28,7 +29,8 @@ COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none.
+    """One text's Attribution by each method, in the order asked for; `skipped`: method -> why it has none
+    ("faithfulness" and "maps of METHOD" there: why those are missing, where they were asked for and failed).
 
     `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of the best
     order found, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
@@ -57,6 +59,7 @@ class Comparison:
             methods[name]["faithfulness"] = _plain(found)
         return {**shared, "methods": methods, "skipped": dict(self.skipped)}
 
+    @checked
     def save(self, path: PathLike) -> Path:
         """Write everything to one file, as `Attribution.save` does; `mixlens.read` gives it back.
 
@@ -91,6 +94,7 @@ class Comparison:
                 rows.append({column: row.get(column) for column in COLUMNS})
         return rows
 
+    @checked
     def to_csv(self, path: PathLike | None = None) -> str:
         """The rows of `to_dicts` as CSV, every number to the last bit; written to `path` if given.
 
@@ -98,10 +102,12 @@ class Comparison:
         """
         return put(csv_text(tuple(COLUMNS), self.to_dicts()), path)
 
+    @checked
     def to_parquet(self, path: PathLike) -> Path:
         """Write the rows of `to_dicts` as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
         return write_parquet(path, COLUMNS, self.to_dicts())
 
+    @checked
     def to_latex(self, path: PathLike | None = None) -> str:
         """A tabular, a row a method: its faithfulness, the coloured text; written to `path` if given.
 
@@ -111,12 +117,14 @@ class Comparison:
 
         return put(comparison.latex_table(self), path)
 
+    @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own: the text once a method, coloured; written to `path` if given."""
         from mixlens.view import comparison
 
         return comparison.page(self, path)
 
+    @checked
     def plot(self, path: PathLike | None = None, *, kind: str = "words") -> Figure:
         """A figure: `kind="words"`, methods by words, or `"maps"`, the methods' layer maps side by side.
 

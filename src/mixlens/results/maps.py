@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mixlens import aggregate
+from mixlens.arguments import checked
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.escape import visible
 from mixlens.mixing.maps import normalize_rows
+from mixlens.progress import barred
 from mixlens.results.base import PathLike, Result
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class LayerMaps(Result):
     def __len__(self) -> int:
         return int(self.scores.shape[0])
 
+    @checked
     def rollout(
         self,
         residual: float | str | None = "auto",
@@ -64,6 +67,8 @@ class LayerMaps(Result):
             self, "rollout", residual=residual, normalize=normalize, head=head, receptive_field=receptive_field
         )
 
+    @barred
+    @checked
     def flow(
         self,
         residual: float | str | None = "auto",
@@ -72,13 +77,14 @@ class LayerMaps(Result):
         layers: Sequence[int] | None = None,
         head: int | None = None,
         receptive_field: bool = False,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], None] | bool | None = None,
     ) -> LayerMaps:
         """The exact maximum flow from each token of a layer to each input token (Abnar & Zuidema 2020).
 
         The maps' rows must sum to 1 (`normalized()`). `residual`, `head` and `receptive_field` as in `rollout`.
         `normalize`: divide the rows of flow values by their sum, as the authors do. `queries`, `layers`: compute these
-        alone; all rows of all layers take minutes at 128 tokens. `progress(rows done, rows in all)`.
+        alone; all rows of all layers take minutes at 128 tokens. `progress`: True for a bar, or
+        a function of (rows done, rows in all).
         Raises Undefined, UnknownOption.
         """
         return aggregate.apply(
@@ -102,18 +108,22 @@ class LayerMaps(Result):
         meta = {**self.meta, "rows_divided": True}
         return replace(self, scores=normalize_rows(self.scores), rows_sum_to_one=True, meta=meta)
 
+    @checked
     def mean(self, receptive_field: bool = False) -> LayerMaps:
         """The mean of the maps of layers 0 to l."""
         return aggregate.apply(self, "mean", receptive_field=receptive_field)
 
+    @checked
     def sum(self, receptive_field: bool = False) -> LayerMaps:
         """The sum of the maps of layers 0 to l."""
         return aggregate.apply(self, "sum", receptive_field=receptive_field)
 
+    @checked
     def layer(self, k: int, receptive_field: bool = False) -> LayerMaps:
         """Layer k alone (0-based, negatives count from the end), again as LayerMaps of one layer. Raises Undefined."""
         return aggregate.apply(self, "layer", k=k, receptive_field=receptive_field)
 
+    @checked
     def row(self, i: int | str) -> Tensor:
         """Query row i of every layer, (layer, key) or (layer, head, key); `"max"`: the maximum over queries.
 
@@ -132,14 +142,16 @@ class LayerMaps(Result):
             raise UnknownOption(f"expected a row that was computed, {here}, got {i}; ask with queries=[{i}]")
         return self.scores[..., self.queries.index(i % n), :]
 
+    @checked
     def per_head(self, head: int) -> LayerMaps:
         """The maps of one head, (layer, query, key). Raises UnknownOption."""
         if self.heads is None:
             raise UnknownOption("expected maps with a head axis, got (layer, query, key); ask with per_head=True")
-        if not -self.heads <= head < self.heads:
+        if head is None or not -self.heads <= head < self.heads:
             raise UnknownOption(f"expected a head of -{self.heads} to {self.heads - 1}, got {head}")
         return replace(self, scores=self.scores[:, head], options={**self.options, "head": head})
 
+    @checked
     def plot(self, path: PathLike | None = None, *, row: int | str | None = None, kind: str = "heatmap") -> Figure:
         """A figure: `kind="heatmap"`, a heatmap a layer (with heads a row of them), or `"graph"`, weights as lines.
 
@@ -158,6 +170,7 @@ class LayerMaps(Result):
             row = self.queries[0]
         return figures.maps(self, path, row=row, kind=kind)
 
+    @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with a picture a layer; written to `path` if given, returned in any case."""
         from mixlens.view import html

@@ -7,7 +7,6 @@ held against measured peaks in the tests.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from mixlens.architectures import base_model
+from mixlens.arguments import budget
 from mixlens.attribute import Method, Preset
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
@@ -32,7 +32,6 @@ POINTS_ELSEWHERE = 2048
 HELD_BYTES = 256 << 20  # see mixing/hta.py and runners/jacobian.py
 BASE_BYTES = 24 << 20  # what Python, torch's threads and the allocator take beside the tensors
 COMPILER_BYTES = 64 << 20  # LLVM itself, from the first loop on (decompose/compiled.py)
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,8 @@ class Plan:
 
 def bytes_of(memory: Any, device: torch.device) -> int:
     """A budget in bytes: "2GB", "512MiB", a number, or None: what is free now. Raises UnknownOption."""
-    if memory is None:
-        return _free(device)
-    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
-        return memory
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
-    if found is None or found[2] not in _UNITS or float(found[1]) == 0:
-        raise UnknownOption(f"expected memory= bytes, '2GB', '512MiB' or None (what is free), got {memory!r}")
-    return int(float(found[1]) * _UNITS[found[2]])
+    asked = budget(memory)
+    return _free(device) if asked is None else asked
 
 
 def _free(device: torch.device) -> int:

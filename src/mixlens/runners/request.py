@@ -11,6 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from mixlens.architectures.spec import Order
+from mixlens.arguments import KINDS, shown
 from mixlens.attribute import Method, method
 from mixlens.attribute.readout import Answer, Reading, reading
 from mixlens.attribute.target import Target
@@ -104,7 +105,7 @@ def checked(lens: Any, name: str, asked: Mapping[str, Any]) -> Method:
 
 def mixing_facts(name: str, options: Mapping[str, Any], order: Order) -> Mixing:
     """The table's line of a mixing method. Raises UnknownMethod, UnknownOption, Undefined."""
-    if name not in MIXING:
+    if not isinstance(name, str) or name not in MIXING:
         raise UnknownMethod(f"no mixing method {name!r}{did_you_mean(name, MIXING)}")
     facts = MIXING[name]
     refuse_unknown(name, options, facts.options())
@@ -128,6 +129,10 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
         wanted = _WANTED.get(type(known[option]))
         if wanted is not None and type(value) not in wanted[1]:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
+        if isinstance(known[option], str) and not isinstance(value, str):
+            raise UnknownOption(f"expected {option}= a str for {name}, got {shown(value)}")
+        if option in KINDS:
+            KINDS[option].check(option, value)
 
 
 @cache

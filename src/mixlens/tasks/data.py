@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mixlens.capture.text import Words
-from mixlens.errors import DataError, MissingExtra, UnknownOption
+from mixlens.errors import DataError, UnknownOption, missing
 from mixlens.tasks import hub
 from mixlens.tasks.example import Example
 from mixlens.tasks.formats import READERS, check_encoding, encoding_of
@@ -64,7 +64,7 @@ def source(data: Any, encoding: str | None = None) -> Source:
         raise DataError(f"expected the path of a file, got an open one ({kind}); pass the path, whose ending is read")
     if isinstance(data, Mapping) and data and all(hasattr(split, "features") for split in data.values()):
         raise DataError(f"expected one split, got {', '.join(map(str, data))}; pass data[{next(iter(data))!r}]")
-    if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable):
+    if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable) or getattr(data, "ndim", 1) == 0:
         raise DataError(
             "expected a file, a hub name, a datasets.Dataset, a table or an iterable of rows or texts, got "
             f"{kind}; put one text in a list"
@@ -214,7 +214,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtra('Parquet needs pyarrow, which is not installed: pip install "mixlens[parquet]"') from None
+        raise missing("Parquet", "pyarrow", "parquet") from None
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowInvalid, OSError) as error:

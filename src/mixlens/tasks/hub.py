@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mixlens.errors import DataError, MissingExtra
+from mixlens.errors import DataError, missing
 
 _SAVED = ("dataset_info.json", "dataset_dict.json")  # what Dataset.save_to_disk and DatasetDict.save_to_disk write
 
@@ -42,7 +42,7 @@ def _library(what: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise MissingExtra(f'{what} needs the package datasets: pip install "mixlens[hub]"') from None
+        raise missing(what, "datasets", "hub") from None
     return datasets
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from mixlens.arguments import checked
 from mixlens.capture.text import Words
 from mixlens.errors import DataError, UnknownOption, did_you_mean
 from mixlens.tasks.example import Chars, Example
@@ -205,6 +206,7 @@ TASKS: dict[str, Task] = _table(
 )
 
 
+@checked
 def task(name: str, **columns: str | Sequence[str]) -> Task:
     """A task with one's own columns: `mixlens.task("classification", text="sentence", label="gold")`.
 

@@ -25,6 +25,7 @@ from mixlens.files import replacing
 from mixlens.view import colors, heatmaps, reading
 from mixlens.view.direction import Direction, order
 from mixlens.view.fonts import drawable, families
+from mixlens.view.picture import Picture
 
 if TYPE_CHECKING:
     from mixlens.results import Attribution, LayerMaps
@@ -77,10 +78,11 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
 
 
 def finish(draw: Callable[..., Figure], path: str | os.PathLike[str] | None, *args: Any) -> Figure:
-    """Draw, and write to `path` if given, whose ending is checked before the work."""
+    """Draw, and write to `path` if given, whose ending is checked before the work. A notebook shows the figure."""
     if path is not None:
         _format(path)  # before the work
     figure = draw(*args)
+    figure.__class__ = Picture
     if path is not None:
         save(figure, path)
     return figure

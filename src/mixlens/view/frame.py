@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.errors import MissingExtra
+from mixlens.errors import missing
 from mixlens.view import reading
 
 if TYPE_CHECKING:
     import pandas
 
     from mixlens.evaluation.table import Table
-    from mixlens.results import Attribution, Comparison, LayerMaps
+    from mixlens.results import Attribution, Comparison, LayerMaps, Results
 
 
 def attribution(attr: Attribution) -> pandas.DataFrame:
@@ -58,6 +58,19 @@ def comparison(found: Comparison) -> pandas.DataFrame:
     return base
 
 
+def several(found: Results[Any]) -> pandas.DataFrame:
+    """The results' tables below each other, the number of the text in the first column. Raises MissingExtra."""
+    pd = _pandas()
+    parts = []
+    for number, one in enumerate(found):
+        if one is not None:
+            part = one.to_frame()
+            part.attrs = {}
+            part.insert(0, "text", number)
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"text": []})
+
+
 def evaluation(found: Table) -> pandas.DataFrame:
     """A row a method, measure and layer, as in table.csv; `.attrs` holds the manifest. Raises MissingExtra."""
     pd = _pandas()
@@ -85,5 +98,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise MissingExtra('a table needs pandas, which is not installed: pip install "mixlens[pandas]"') from None
+        raise missing("a table", "pandas", "pandas") from None
     return pandas

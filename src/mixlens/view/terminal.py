@@ -7,6 +7,7 @@ shown as signs. The words stand on white, which reads the same in light and dark
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,11 @@ def warnings(*results: Attribution | LayerMaps) -> list[RenderableType]:
 def as_text(renderable: RenderableType, width: int = 100) -> str:
     """What a terminal of `width` columns would show, without colour codes."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False, force_jupyter=False)
-    console.print(Visible(renderable))
+    state = random.getstate()  # rich draws numbers for its styles; whoever seeded has not asked for that
+    try:
+        console.print(Visible(renderable))
+    finally:
+        random.setstate(state)
     file: Any = console.file
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 

@@ -1,0 +1,60 @@
+"""`progress=True` is a bar, in terminals and notebooks; the bars of others stay quiet while a model loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def barred(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, to which `progress=True` is a function that moves a bar, and False is None."""
+    expected = signature(function)
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        call = expected.bind(*args, **kwargs)
+        asked = call.arguments.get("progress")
+        if not isinstance(asked, bool):
+            return function(*args, **kwargs)
+        with bar(function.__name__) if asked else nullcontext() as report:
+            call.arguments["progress"] = report
+            return function(*call.args, **call.kwargs)
+
+    return run
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[..., None]]:
+    """A bar on standard error or in a notebook, and what moves it: `(done, in all or None)`, a part's name before."""
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=what, total=None, leave=True) as line:
+
+        def report(*said: Any) -> None:
+            *part, done, total = said
+            if part and line.desc != f"{part[0]}: ":
+                line.set_description(part[0], refresh=False)
+            if done < line.n or total != line.total:  # the next piece of the work
+                line.reset(total)
+            line.update(done - line.n)
+
+        yield report
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' own bars; as they were behind it."""
+    from transformers.utils import logging
+
+    active = logging.is_progress_bar_enabled()
+    try:
+        logging._tqdm_active = False  # its function for this turns those of downloads off too
+        yield
+    finally:
+        logging._tqdm_active = active

@@ -21,7 +21,7 @@ from weakref import finalize
 
 import numpy as np
 
-from mixlens.errors import DataError, InputError, RunChanged, UnknownOption
+from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.facts import model_facts, plain, versions
@@ -32,7 +32,6 @@ from mixlens.evaluation.table import Table
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.vectors import layers_of
 from mixlens.files import folder_of, writing
-from mixlens.lens import Lens
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
 from mixlens.runners.budget import bytes_of
@@ -97,9 +96,6 @@ def evaluate(
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
     kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
-    for name, given in [("lens", lens)] + [("second", second)] * (second is not None):
-        if not isinstance(given, Lens):
-            raise InputError(f"expected {name}= what mixlens.load(...) gives, got {type(given).__name__}")
     options = {k: dict(v) for k, v in (options or {}).items()}
     drawn = _drawn(kept, seed)
     plan = make(lens, methods, measures, reference=reference, layers=layers, options=options, seed=drawn, second=second)

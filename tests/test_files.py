@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,15 @@ def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
         files.write_text(f"{tmp_path}/{name}/a", "a page")
     with pytest.raises(ResultFileError, match="expected a result file"):
         mixlens.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("path", ["half of a pair \ud800", None, 5, b"a", ["a"]])
+def test_what_is_no_path(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for use in (lambda: files.write_text(path, "a page"), lambda: files.folder_of(path), lambda: mixlens.read(path)):
+        with pytest.raises(ResultFileError, match=r"^expected the path of a (file|folder), got"):
+            use()
+    assert not names(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "文" * 85])

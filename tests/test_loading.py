@@ -18,6 +18,7 @@ from transformers import AutoModel, BertConfig, BertForSequenceClassification
 
 import mixlens
 from mixlens.errors import ModelError, UnknownArchitecture, UnknownOption
+from models import families
 
 WEIGHTS, CONFIG, WORDS = "model.safetensors", "config.json", "tokenizer.json"
 TEXT = "a deep film ."
@@ -215,6 +216,14 @@ def test_options_that_say_where_the_files_are_reach_all_of_them(folder, tmp_path
 
 
 # --- classes and formats ---
+
+
+@pytest.mark.parametrize("name", ["x" * 300, f"/{'x' * 300}", "half of a pair \ud800", "/\ud800", "a\0b"])
+def test_a_name_that_no_folder_can_have(name):
+    with pytest.raises(ModelError, match="expected a"):
+        mixlens.load(name)
+    with pytest.raises(ModelError, match="expected a"):
+        mixlens.load(families.make("bert"), name)
 
 
 def test_a_class_that_transformers_does_not_have(folder):

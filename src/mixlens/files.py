@@ -34,9 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     next write to that name. A symlink stays and its target is replaced; a device or a pipe is written through. Raises
     ResultFileError for a read-only file, a folder, an empty path, and where nothing can be written.
     """
-    if not os.fspath(path):
-        raise ResultFileError("expected the path of a file, got an empty one; name a file, or pass None to write none")
-    path = Path(path)
+    path = path_of(path, "name a file, or pass None to write none")
     with writing(path):
         if path.is_dir():
             raise ResultFileError(f"expected the path of a file, got the folder {path}; add a file name")
@@ -100,8 +98,19 @@ def allocate(path: str | os.PathLike[str]) -> None:
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
     """The path of a folder. Raises ResultFileError for an empty one, which would mean the one that one stands in."""
+    return path_of(path, "name it, '.' being this one (out='.')", "folder")
+
+
+def path_of(path: Any, instead: str, kind: str = "file") -> Path:
+    """What a path names; `instead`: what to pass where it is empty. Raises ResultFileError for what is no path."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise ResultFileError(f"expected the path of a {kind}, got {type(path).__name__}: {path!r:.60}")
     if not os.fspath(path):
-        raise ResultFileError("expected the path of a folder, got an empty one; name it, '.' being this one (out='.')")
+        raise ResultFileError(f"expected the path of a {kind}, got an empty one; {instead}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        raise ResultFileError(f"expected the path of a {kind}, got {os.fspath(path)!r:.80}: {error.reason}") from error
     return Path(path)
 
 

@@ -6,6 +6,7 @@ input is never read for consent, and whatever is damaged in it is a ModelError w
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ _EMBEDDED = "mixlens:"
 _SHARED = ("revision", "code_revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
 _VOCABULARY = """tokenizer.json tokenizer.model vocab.txt vocab.json merges.txt spiece.model sentencepiece.bpe.model
 tekken.json bpe.codes source.spm""".split()
+_EXPECTED = "expected a folder with a saved model (config.json and weights) or a hub id"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 _HINTS = {
     "device": 'say device_map="cuda" or device_map={"": 0}, or load the model yourself and move it',
@@ -88,21 +90,21 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
 def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dict[str, Any]]:
     """Where a name leads: what `from_pretrained` is given, the local folder (None: the hub), and the options."""
     options, path = dict(options), Path(name).expanduser()
-    if not (name.startswith((".", "/", "~")) or path.exists()):
+    if not (name.startswith((".", "/", "~")) or os.path.exists(path)):
         return name, None, options
+    if not os.path.exists(path):  # (a path's own question fails for a name that no file can have)
+        raise ModelError(f"{_EXPECTED}, got {name!r:.200}: no such folder")
     if path.suffix == ".gguf" and path.is_file() and "gguf_file" not in options:
         path, options["gguf_file"] = path.parent, path.name
     folder = path / str(options.get("subfolder") or "")
     gguf = options.get("gguf_file")
     if gguf is None and not (folder / "config.json").is_file():
         held = sorted(one.name for one in folder.glob("*.gguf")) if folder.is_dir() else []
-        what = "a folder without config.json" if folder.is_dir() else "no such folder"
+        what = "a folder without config.json" if folder.is_dir() else "no such folder in it"
         if folder.is_file():
             what = "a file"
         what += f"; it holds {held[0]}: pass gguf_file={held[0]!r}" if held else ""
-        raise ModelError(
-            f"expected a folder with a saved model (config.json and weights) or a hub id, got {name!r}: {what}"
-        )
+        raise ModelError(f"{_EXPECTED}, got {name!r}: {what}")
     if gguf is not None and not (folder / str(gguf)).is_file():
         raise ModelError(f"expected the file {gguf!r} in {str(path)!r}, there is none")
     return str(path), folder, options
@@ -111,12 +113,14 @@ def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dic
 def tokenizer_named(name: str) -> Any:
     """The tokenizer of a folder, a file tokenizer.json or a hub id. Raises ModelError where there is none."""
     path = Path(name).expanduser()
-    if path.is_file():
+    if os.path.isfile(path):
         from transformers import PreTrainedTokenizerFast
 
         with _reading(name, "tokenizer"):
             return PreTrainedTokenizerFast(tokenizer_file=str(path))
-    local = name.startswith((".", "/", "~")) or path.exists()
+    local = os.path.exists(path)
+    if not local and name.startswith((".", "/", "~")):
+        raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r:.200}: no such folder")
     found = load_tokenizer(str(path) if local else name, name, path if local else None, trust_remote_code=False)
     if found is None:
         raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r}: it has none")

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
-from mixlens.files import replacing
+from mixlens.files import path_of, replacing
 from mixlens.packing import pack as _pack
 from mixlens.packing import plain as _plain
 from mixlens.packing import unpack as _unpack
@@ -87,7 +87,7 @@ def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, 
 
 def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
     """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
-    path = Path(path)
+    path = path_of(path, "name one that .save(path) wrote")
     try:
         there = path.is_file()
     except (OSError, ValueError) as error:  # a name that no file can have

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.errors import InputError
 
 RANKED = ("spearman", "kendall_tau", "pearson")
 CURVED = ("aopc", "log_odds", "comprehensiveness", "sufficiency")
@@ -79,3 +80,16 @@ def test_tied_scores_go_in_reading_order(lens: mixlens.Lens) -> None:
     assert table.values("special_rank", "attcat")[0] == pytest.approx((len(scores) + 1) / 2 / len(scores))
     assert np.isnan(table.values("kendall_confidence", "attcat")[0])
     assert table.row("kendall_confidence", "attcat").n_undefined == 1
+
+
+def test_what_is_no_lens(lens: mixlens.Lens) -> None:
+    for odd in (None, "folder", lens.model, [lens]):
+        with pytest.raises(
+            InputError, match=rf"expected lens= what mixlens.load\(...\) gives, got {type(odd).__name__}"
+        ):
+            mixlens.evaluate(odd, ["a"])
+    for odd in ("folder", lens.model):
+        with pytest.raises(
+            InputError, match=rf"expected second= what mixlens.load\(...\) gives, got {type(odd).__name__}"
+        ):
+            mixlens.evaluate(lens, ["a"], ["alti"], ["consistency"], second=odd)

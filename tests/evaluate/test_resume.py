@@ -29,6 +29,12 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
     return mixlens.load(str(tiny_bert_folder))
 
 
+def stop(done: int, total: int | None) -> None:
+    """Ctrl-C after three texts: in the second chunk of two."""
+    if done == 3:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.slow
 def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp_path: Path) -> None:
     driver = Path(__file__).with_name("driver.py")
@@ -110,10 +116,6 @@ def test_an_unfinished_run_goes_on_with_its_own_seed(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "CHUNK", 2)
-
-    def stop(done: int, total: int | None) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", progress=stop, **HOW)
@@ -200,10 +202,6 @@ def test_rows_that_changed_while_it_was_down(
     """Stopped within a window: the rows of that window's finished chunks are not known again by a digest of it."""
     monkeypatch.setattr(run, "CHUNK", 2)
 
-    def stop(done: int, total: int | None) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
         mixlens.evaluate(lens, iter(TEXTS), out=tmp_path / "run", progress=stop, **HOW)
     assert list(log.lines(tmp_path / "run"))
@@ -259,10 +257,6 @@ def test_batches_are_those_that_the_run_began_with(
         return found
 
     monkeypatch.setattr(budget, "within", seen)
-
-    def stop(done: int, total: int | None) -> None:
-        if done == 3:  # in the second chunk
-            raise KeyboardInterrupt
 
     texts = [TEXTS[2]] * 4
     room = range(10**6, 10**9)

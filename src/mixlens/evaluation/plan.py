@@ -11,7 +11,7 @@ from mixlens.attribute import Gradient, Method, Path, Preset, Random
 from mixlens.capture.run import layer_count
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.facts import plain
-from mixlens.evaluation.refusals import refuse, refuse_headless
+from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
 from mixlens.runners.request import checked
@@ -94,7 +94,8 @@ def make(
     seed: int,
     second: Any = None,
 ) -> Plan:
-    """The plan of a run. Raises UnknownMethod, UnknownOption, Undefined."""
+    """The plan of a run. Raises InputError, UnknownMethod, UnknownOption, Undefined."""
+    refuse_no_lens(lens, second)
     if layers not in (None, "each", "upto"):
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

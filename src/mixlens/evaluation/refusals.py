@@ -9,8 +9,9 @@ from mixlens.attribute import Random
 from mixlens.attribute.labels import find
 from mixlens.attribute.readout import check_target
 from mixlens.capture.run import layer_count
-from mixlens.errors import Undefined, UnknownOption
+from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.evaluation.facts import tokenizer_facts
+from mixlens.lens import Lens
 from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
@@ -19,6 +20,13 @@ from mixlens.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from mixlens.evaluation.plan import Job, Yardstick
+
+
+def refuse_no_lens(lens: Any, second: Any) -> None:
+    """Raises InputError, such as for a model that is in no lens."""
+    for name, given in [("lens", lens)] + [("second", second)] * (second is not None):
+        if not isinstance(given, Lens):
+            raise InputError(f"expected {name}= what mixlens.load(...) gives, got {type(given).__name__}")
 
 
 def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:

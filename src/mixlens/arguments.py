@@ -28,10 +28,10 @@ class Kind:
     fits: Callable[[Any], bool]
     error: type[MixlensError] = UnknownOption
 
-    def check(self, name: str, value: Any) -> None:
+    def check(self, name: str, value: Any, of: str = "") -> None:
         """Raises `error` for a value that does not fit."""
         if not self.fits(value):
-            raise self.error(f"expected {name}{self.says}, got {shown(value)}")
+            raise self.error(f"expected {name}{self.says}{of}, got {shown(value)}")
 
     def or_none(self) -> Kind:
         """The same, or None."""

@@ -132,7 +132,7 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
         if isinstance(known[option], str) and not isinstance(value, str):
             raise UnknownOption(f"expected {option}= a str for {name}, got {shown(value)}")
         if option in KINDS:
-            KINDS[option].check(option, value)
+            KINDS[option].check(option, value, f" for {name}")
 
 
 @cache

@@ -113,6 +113,7 @@ KINDS: Mapping[str, Kind] = {
     "batch_size": COUNT,
     "costly": COUNT.or_none(),
     "device": TEXT.or_none(),
+    "distance": TEXT,
     "encoding": TEXT.or_none(),
     "errors": one_of("raise", "skip"),
     "faithfulness": FLAG,
@@ -148,6 +149,7 @@ KINDS: Mapping[str, Kind] = {
     "readout": Kind("= a row's number, 'mean' or 'max'", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
     "receptive_field": Kind("= True, False or None", lambda value: value is None or isinstance(value, bool)),
     "reference": Kind("= a method's name, a str", lambda value: isinstance(value, str), UnknownMethod),
+    "replace": Kind("= a word or a token id", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
     "resamples": COUNT,
     "residual": Kind(
         "='auto', None or a share in [0, 1)",

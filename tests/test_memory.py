@@ -182,6 +182,21 @@ def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):
         lens.attribute(text, "attcat", memory=1_000_000)
 
 
+def test_a_refusal_names_what_fits():
+    lens, text = families.lens("bert", "sequence"), families.text()
+    most = lens.plan(text, "hta", maps=True).peak_bytes
+    least = lens.plan(text, "attention", maps=True).peak_bytes
+    assert least < most - 1
+    with pytest.raises(OverBudget, match=r"or a method that fits: .*attention\b.*see Lens.plan") as caught:
+        lens.mixing(text, "hta", memory=most - 1)
+    named = str(caught.value).partition("fits: ")[2].partition(" (")[0].split(", ")
+    assert "hta" not in named
+    for name in named:
+        assert lens.plan(text, name, maps=True, memory=most - 1).fits, name
+    with pytest.raises(OverBudget, match=r"queries=\[\.\.\.\] for some rows alone, or use a method that needs less"):
+        lens.mixing(text, "alti", memory=1)
+
+
 @pytest.mark.parametrize("memory", ["much", "0GB", 0, -1, True])
 def test_what_is_no_budget_is_refused(memory):
     with pytest.raises(UnknownOption, match="expected memory= bytes, '2GB', '512MiB' or None"):

@@ -28,10 +28,10 @@ class Kind:
     fits: Callable[[Any], bool]
     error: type[MixlensError] = UnknownOption
 
-    def check(self, name: str, value: Any) -> None:
+    def check(self, name: str, value: Any, of: str = "") -> None:
         """Raises `error` for a value that does not fit."""
         if not self.fits(value):
-            raise self.error(f"expected {name}{self.says}, got {shown(value)}")
+            raise self.error(f"expected {name}{self.says}{of}, got {shown(value)}")
 
     def or_none(self) -> Kind:
         """The same, or None."""
@@ -113,6 +113,7 @@ KINDS: Mapping[str, Kind] = {
     "batch_size": COUNT,
     "costly": COUNT.or_none(),
     "device": TEXT.or_none(),
+    "distance": TEXT,
     "encoding": TEXT.or_none(),
     "errors": one_of("raise", "skip"),
     "faithfulness": FLAG,
@@ -148,6 +149,7 @@ KINDS: Mapping[str, Kind] = {
     "readout": Kind("= a row's number, 'mean' or 'max'", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
     "receptive_field": Kind("= True, False or None", lambda value: value is None or isinstance(value, bool)),
     "reference": Kind("= a method's name, a str", lambda value: isinstance(value, str), UnknownMethod),
+    "replace": Kind("= a word or a token id", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
     "resamples": COUNT,
     "residual": Kind(
         "='auto', None or a share in [0, 1)",

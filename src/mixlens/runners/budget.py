@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 
 from mixlens.architectures import base_model
 from mixlens.arguments import budget
-from mixlens.attribute import Method, Preset
+from mixlens.attribute import ATTRIBUTIONS, Method, Preset
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
 from mixlens.capture.run import layer_count
@@ -56,15 +56,17 @@ class Plan:
         """Whether the longest text alone stays inside the budget."""
         return self.peak_bytes <= self.budget
 
-    def require(self) -> Plan:
-        """Itself, or OverBudget with what would be enough."""
+    def require(self, others: Sequence[str] = (), rows: bool = False) -> Plan:
+        """Itself, or OverBudget with what would be enough: `others` that fit, some `rows` of a map alone."""
         if self.fits:
             return self
         enough = _shown(int(1.05 * self.peak_bytes))
+        less = f"or a method that fits: {', '.join(others)}" if others else "or use a method that needs less"
+        some = ", queries=[...] for some rows alone" if rows else ""
         raise OverBudget(
             f"expected {self.method} on {self.texts} text(s) of up to {self.tokens} tokens to need at most "
             f"{_shown(self.budget)} of memory, it needs about {_shown(self.peak_bytes)}; pass memory={enough!r} or "
-            "more, fewer or shorter texts, or use a method that needs less (see Lens.plan)"
+            f"more, fewer or shorter texts{some}, {less} (see Lens.plan)"
         )
 
     def __str__(self) -> str:
@@ -251,12 +253,31 @@ def within(name: str, of: Cost, lengths: Sequence[int], memory: Any, batch_size:
     """
     if type(batch_size) is not int or batch_size < 1:
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
-    room = planned(name, of, lengths, memory, batch_size).require().budget - _kept(of, lengths)
+    plan = planned(name, of, lengths, memory, batch_size)
+    if not plan.fits:
+        plan.require(_fitting(of, lengths, memory, batch_size), of.together == 0 and MIXING[name].queries)
+    room = plan.budget - _kept(of, lengths)
 
     def size(n: int) -> int:
         return max(1, min(_asked(of, n, batch_size), of.most(n, room)))
 
     return size(max(lengths)), size
+
+
+def _fitting(of: Cost, lengths: Sequence[int], memory: Any, batch_size: int) -> list[str]:
+    """The methods of the same kind, maps or scores, that would stay inside the budget."""
+    needs = {name: _needs_of_maps(name) for name in MIXING}
+    if of.together:
+        needs = {
+            name: needs[one.mixing] if isinstance(one, Preset) and one.needs != "flow" else one.needs
+            for name, one in ATTRIBUTIONS.items()
+            if one.needs
+        }
+    fits = {
+        need: planned("", replace(of, needs=need, compiled=False), lengths, memory, batch_size).fits
+        for need in set(needs.values())
+    }
+    return [name for name, need in needs.items() if fits[need] and name != "random"]
 
 
 def _asked(of: Cost, n: int, batch_size: int) -> int:

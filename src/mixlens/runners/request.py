@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from mixlens.architectures.spec import Order
-from mixlens.arguments import KINDS, shown
+from mixlens.arguments import KINDS
 from mixlens.attribute import Method, method
 from mixlens.attribute.readout import Answer, Reading, reading
 from mixlens.attribute.target import Target
@@ -129,10 +129,8 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
         wanted = _WANTED.get(type(known[option]))
         if wanted is not None and type(value) not in wanted[1]:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
-        if isinstance(known[option], str) and not isinstance(value, str):
-            raise UnknownOption(f"expected {option}= a str for {name}, got {shown(value)}")
         if option in KINDS:
-            KINDS[option].check(option, value)
+            KINDS[option].check(option, value, f" for {name}")
 
 
 @cache

@@ -54,12 +54,22 @@ class Cell:
 
 
 def grid(found: Table) -> list[list[Cell]]:
-    """A row a method, a cell a measure: the whole model, no single layers."""
+    """A row a method, a cell a measure: the whole model, no single layers. Nothing is marked where all would be."""
+    cells = _marked(found)
+    return [[Cell(c.row, False, False) for c in line] for line in cells] if undecided(cells) else cells
+
+
+def _marked(found: Table) -> list[list[Cell]]:
     best = {m: evaluation_figures.leaders(found, m) for m in found.measures}
     return [
         [_cell(found, found.row(measure, method), method in best[measure]) for measure in found.measures]
         for method in found.methods
     ]
+
+
+def undecided(cells: list[list[Cell]]) -> bool:
+    """Whether several methods are all as good as the best and all as good as chance: the marks would say nothing."""
+    return len(cells) > 1 and bool(cells[0]) and all(c.best and c.chance for line in cells for c in line)
 
 
 def _cell(found: Table, row: Row, best: bool = False) -> Cell:
@@ -210,7 +220,12 @@ def notes(found: Table, best: str = "bold", chance: str = "grey") -> list[str]:
     """How to read the numbers, and what is missing from them; what marks the best, and what is not told from chance."""
     share = reading.number(100 * found.level)
     out = []
-    if found.methods:
+    if found.methods and undecided(_marked(found)):
+        out.append(
+            f"mean [{share} % bootstrap interval over texts]; {found.array.shape[1]} texts are too few to tell anything"
+            " apart: no method from another, and none from random scores"
+        )
+    elif found.methods:
         out.append(
             f"mean [{share} % bootstrap interval over texts]; {best}: the best, and what a paired bootstrap does not "
             f"tell from it; {chance}: not told from random scores"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from inspect import unwrap
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens.cli import app
-from mixlens.errors import DataError, ResultFileError, TargetError, Undefined, UnknownOption
+from mixlens.errors import DataError, ResultFileError, RunChanged, TargetError, Undefined, UnknownOption
 from mixlens.measure import statistics
 from mixlens.measure.perturb import shares
 from models import families
@@ -248,6 +249,19 @@ def test_an_answer_is_not_taken_out_with_its_own_tokens():
     assert table.rows[0].n_errors == 0 and np.isfinite(curve).all() and len(np.unique(curve.round(9))) > 2
     compared = reader.compare(("w11 w12", "w13 w14 w15 w16 w17"), methods=["alti"])
     assert np.isfinite(compared.faithfulness["alti"].aopc)
+
+
+def test_a_question_run_of_before_does_not_go_on(tmp_path):
+    """It explained other spans: half of its numbers would mean another thing."""
+    reader = mixlens.load(BertForQuestionAnswering(families.model("bert").config).eval(), tokenizer())
+    asked = {"methods": ["alti"], "measures": ["aopc"], "task": "question", "resamples": 10, "out": tmp_path / "run"}
+    mixlens.evaluate(reader, [("w11 w12", "w13 w14 w15 w16 w17")], **asked)
+    path = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(path.read_text("utf-8"))
+    assert manifest.pop("answers") == "spans of 15"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(RunChanged, match=r'answers was null, is "spans of 15"'):
+        mixlens.evaluate(reader, [("w11 w12", "w13 w14 w15 w16 w17")], **asked)
 
 
 def test_model_inputs_may_have_a_label(lens):

@@ -85,7 +85,7 @@ def test_a_model_for_a_role_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("option", ["limit", "costly"])
 def test_a_number_of_texts_that_is_none(tmp_path, option):
-    with pytest.raises(UnknownOption, match=f"expected {option}= 1 or more, got -3"):
+    with pytest.raises(UnknownOption, match=f"expected {option} of 1 or more, or None, got -3"):
         reproduce("abnar-table3", tmp_path, **{option: -3})
 
 

@@ -22,6 +22,7 @@ from weakref import finalize
 import numpy as np
 
 from mixlens.arguments import checked
+from mixlens.attribute.spans import LONGEST_ANSWER
 from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
@@ -166,6 +167,8 @@ def _manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]
         "asked": list(plan.asked),
         "measures": {y.name: _facts(y) for y in plan.yardsticks},
         **({"corpora": corpora} if corpora else {}),
+        # (a run of before explained other spans of a question's context: it does not go on)
+        **({"answers": f"spans of {LONGEST_ANSWER}"} if setting.lens.head.task == "question" else {}),
         "columns": [list(asdict(column).values()) for column in plan.columns],
         "versions": versions(),
     }

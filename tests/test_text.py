@@ -10,7 +10,8 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
-from mixlens.capture.text import Words, as_list, encode
+from mixlens.capture.given import Words, as_list
+from mixlens.capture.text import encode
 from mixlens.errors import EmptyInput, InputError, TooLong
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "deep", "film", "mean", "##ing", "##ful", ".", "waste"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from mixlens.capture.text import Tokens, Words, encode
+from mixlens.capture.given import Words
+from mixlens.capture.text import Tokens, encode
 from mixlens.capture.words import units
 from mixlens.errors import EmptyInput, InputError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixlens.attribute.target import Target as Target
-    from mixlens.capture.text import Words as Words
+    from mixlens.capture.given import Words as Words
     from mixlens.evaluation.run import evaluate as evaluate
     from mixlens.evaluation.table import Table as Table
     from mixlens.facts import measures as measures
@@ -38,7 +38,7 @@ _HOME = {
     "read": "results",
     "Target": "attribute.target",
     "Comparison": "results",
-    "Words": "capture.text",
+    "Words": "capture.given",
     "methods": "facts",
     "measures": "facts",
     "evaluate": "evaluation.run",

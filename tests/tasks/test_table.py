@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import mixlens
-from mixlens.capture.text import Words, encode
+from mixlens.capture.given import Words
+from mixlens.capture.text import encode
 from mixlens.errors import DataError, UnknownOption
 from mixlens.tasks import TASKS, token_mask
 from models.words import tokenizer

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixlens.capture.text import PER_TOKEN, Tokens
+from mixlens.capture.given import PER_TOKEN
+from mixlens.capture.text import Tokens
 from mixlens.errors import InputError
 
 BatchSize = int | Callable[[int], int]  # or a function of the length of a batch's longest text

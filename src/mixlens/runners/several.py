@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mixlens.architectures import base_model
-from mixlens.capture.text import Tokens, as_list, encode
+from mixlens.capture.given import as_list
+from mixlens.capture.text import Tokens, encode
 from mixlens.errors import InputError, MixlensError, OverBudget, UnknownMethod
 from mixlens.results import Results
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mixlens.capture.text import Words
+from mixlens.capture.given import Words
 from mixlens.errors import DataError, UnknownOption, missing
 from mixlens.tasks import hub
 from mixlens.tasks.example import Example

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mixlens.arguments import checked
-from mixlens.capture.text import Words
+from mixlens.capture.given import Words
 from mixlens.errors import DataError, UnknownOption, did_you_mean
 from mixlens.tasks.example import Chars, Example
 from mixlens.tasks.fields import Fields, Row, column_of, listed, plain, whole

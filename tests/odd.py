@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -88,7 +90,23 @@ def calls() -> dict[str, Call]:
         "table.values": (table.values, {"measure": "spearman", "method": "alti", "layer": None}),
         "table.better": (table.better, {"measure": "spearman", "a": "alti", "b": "random", "layer": None}),
         "table.plot": (table.plot, {"kind": None, "measure": None}),
+        "evaluate into": (lambda **k: mixlens.evaluate(bert, [{"text": TEXT}], ["random"], **k), {"out": "run"}),
+        "evaluate a lens": (lambda lens: mixlens.evaluate(lens, [{"text": TEXT}], ["random"]), {"lens": bert}),
+        "load": (mixlens.load, {"model": bert.model, "tokenizer": bert.tokenizer}),
+        "read": (mixlens.read, {"path": str(attr.save("kept"))}),
+        "plot into": (attr.plot, {"path": "a.png"}),
     }
+    for result, kinds in (
+        (attr, "html latex"),
+        (maps, "html"),
+        (found, "html latex csv parquet"),
+        (table, "html latex"),
+    ):
+        for kind in kinds.split():
+            write = getattr(result, f"to_{kind}")
+            out[f"{type(result).__name__}.to_{kind}"] = (write, {"path": f"a.{kind}"})
+        if hasattr(result, "save"):
+            out[f"{type(result).__name__}.save"] = (result.save, {"path": "a"})
     for name, attribution in ATTRIBUTIONS.items():
         out[f"attribute by {name}"] = (bert.attribute, {"text": TEXT, "method": name, **attribution.options()})
     for name, mixing in MIXING.items():
@@ -111,7 +129,22 @@ def fault(call: Call, odd: dict[str, Any]) -> str | None:
 
 
 def main(count: int, first: int) -> None:
-    """See above."""
+    """See above. Files are written in a folder of its own, since some of the odd values are names."""
+    with tempfile.TemporaryDirectory() as folder, _in(folder):
+        _tried(count, first)
+
+
+@contextlib.contextmanager
+def _in(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _tried(count: int, first: int) -> None:
     every = calls()
     faults: dict[str, str] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -131,3 +132,11 @@ def test_one_measure_is_drawn_and_one_lost_file_is_not_all(
     assert done.stderr.splitlines() == ["wrote t.tex", "wrote t.png", "error: no space"]
     assert (tmp_path / "t.tex").exists()
     assert drawn == ["sufficiency"]
+
+
+def test_the_budget_reaches_the_run_and_stands_in_its_folder(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("--methods", "alti", "--measures", "special_rank", "--memory", "3GB", "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))["memory"] == 3 * 10**9
+    refused = cli("--memory", "9..9GB")
+    assert refused.exit_code == 1 and "expected --memory" in refused.stderr

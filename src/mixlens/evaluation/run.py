@@ -23,6 +23,7 @@ import numpy as np
 
 from mixlens.arguments import checked
 from mixlens.attribute.spans import LONGEST_ANSWER
+from mixlens.capture.offload import device_of
 from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
 from mixlens.evaluation.explain import failure
@@ -107,7 +108,7 @@ def evaluate(
     if target is not None and not plan.methods and not any(y.measure.name == "mdl_compression" for y in plan.corpora):
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
     rows = _named(source(data, encoding), kind, lens, target)
-    budget = bytes_of(memory, lens.model.device)
+    budget = bytes_of(memory, device_of(lens.model))
     setting = Setting(lens, plan, target, batch_size, budget, second)
     asked = {} if memory is None else {"memory": budget}
     manifest = _manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers, **asked})

@@ -227,8 +227,11 @@ def of_maps(lens: Any, name: str, options: Mapping[str, Any]) -> Cost:
 
 def of_attribution(lens: Any, chosen: Method, options: Mapping[str, Any], together: int = 1) -> Cost:
     """The cost of an attribution method, beside `together - 1` others that share its pass."""
-    maps = chosen.mixing if isinstance(chosen, Preset) and chosen.needs != "flow" else None
-    return _cost(lens, chosen.needs if maps is None else _needs_of_maps(maps), options, together)
+    return _cost(lens, _needs_of(chosen), options, together)
+
+
+def _needs_of(chosen: Method) -> str:
+    return _needs_of_maps(chosen.mixing) if isinstance(chosen, Preset) and chosen.needs != "flow" else chosen.needs
 
 
 def _needs_of_maps(name: str) -> str:
@@ -266,13 +269,9 @@ def within(name: str, of: Cost, lengths: Sequence[int], memory: Any, batch_size:
 
 def _fitting(of: Cost, lengths: Sequence[int], memory: Any, batch_size: int) -> list[str]:
     """The methods of the same kind, maps or scores, that would stay inside the budget."""
-    needs = {name: _needs_of_maps(name) for name in MIXING}
-    if of.together:
-        needs = {
-            name: needs[one.mixing] if isinstance(one, Preset) and one.needs != "flow" else one.needs
-            for name, one in ATTRIBUTIONS.items()
-            if one.needs
-        }
+    needs = {name: _needs_of(one) for name, one in ATTRIBUTIONS.items()}
+    if not of.together:
+        needs = {name: _needs_of_maps(name) for name in MIXING}
     fits = {
         need: planned("", replace(of, needs=need, compiled=False), lengths, memory, batch_size).fits
         for need in set(needs.values())

@@ -6,7 +6,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 
 def check(value: Any, kind: Any, at: str) -> None:
@@ -42,7 +42,7 @@ def check(value: Any, kind: Any, at: str) -> None:
     else:
         _of(value, kind, at)
         if is_dataclass(kind):
-            for name, its in _hints(kind).items():  # type: ignore[arg-type]
+            for name, its in _hints(cast(Any, kind)).items():
                 check(getattr(value, name), its, f"{at}.{name}")
 
 

@@ -33,7 +33,7 @@ def test_some_rows_are_rows_of_the_whole(name, method):
     texts, lens = [families.text()[:n] for n in (9, 5)], families.lens(name)
     for whole, some in zip(lens.mixing(texts, method), lens.mixing(texts, method, queries=[-1, 2]), strict=True):
         n = len(whole.source)
-        assert some.queries == (n - 1, 2)
+        assert some.rows == (n - 1, 2)
         close(some.scores, whole.scores[:, [n - 1, 2]])
         close(some.row(-1), whole.row(-1))
         assert some.windows == whole.windows

@@ -40,7 +40,8 @@ class Attribution(Result):
     def words(self) -> tuple[Word, ...]:
         """The words of the text in reading order, each with the sum of its pieces' scores; special tokens stand alone.
 
-        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer).
+        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer), Undefined where the
+        stream is no text.
         """
         scores = self.scores.tolist()
         return tuple(
@@ -103,4 +104,4 @@ class Attribution(Result):
 
     def __repr__(self) -> str:
         label = self.target and self.target.label
-        return visible(f"Attribution({self.method}, {len(self.source)} tokens, target={label})")
+        return visible(f"Attribution({self.method}, {len(self.source)} {self.source.units}, target={label})")

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-COLUMNS = {
-    "method": "str", "index": "int", "token": "str", "special": "bool", "segment": "int", "start": "int", "end": "int",
-    "score": "float", "faithfulness": "float", "aopc": "float", "permuted": "float", "greedy": "float", "best": "float",
-    "p": "float",
-}  # fmt: skip
+_COLUMNS = {"method": "str", "index": "int", "token": "str", "special": "bool"}
+_NUMBERS = dict.fromkeys(("score", "faithfulness", "aopc", "permuted", "greedy", "best", "p"), "float")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,19 +77,28 @@ class Comparison:
 
         method, index (of the token), token, special, segment (which text of a pair), start, end (characters in it),
         score, and the method's own faithfulness, aopc, permuted, greedy, best, p, alike in its rows. None: not there.
+        Of what is no text, the places' own numbers stand for segment, start and end.
         """
-        source, empty = self.first.source, (None, None, None)
+        source, columns = self.first.source, self._columns()
+        empty = (None,) * len(source.axes)
+        places = (None,) * len(source) if source.places is None else source.places
         rows = []
         for name, attr in self.attributions.items():
             rating = self.faithfulness.get(name)
-            own = _plain(rating) if rating else {}
-            own["faithfulness"] = own.pop("value", None)
+            numbers = _plain(rating) if rating else {}
+            numbers["faithfulness"] = numbers.pop("value", None)
             for i, score in enumerate(attr.scores.tolist()):
-                segment, start, end = (source.spans and source.spans[i]) or empty
-                row = {"index": i, "token": source.pieces[i], "special": source.special[i], "segment": segment}
-                row |= {"method": name, "start": start, "end": end, "score": score, **own}
-                rows.append({column: row.get(column) for column in COLUMNS})
+                row = {"method": name, "index": i, "token": source.names[i], "special": source.special[i]}
+                row |= {**dict(zip(source.axes, places[i] or empty, strict=True)), "score": score, **numbers}
+                rows.append({column: row.get(column) for column in columns})
         return rows
+
+    def _columns(self) -> dict[str, str]:
+        """The columns of `to_dicts` and their kinds; where a position stands has one for each number of a place."""
+        source = self.first.source
+        parts = any(isinstance(number, float) for place in source.places or () for number in place or ())
+        kind = "float" if parts else "int"
+        return {**_COLUMNS, **dict.fromkeys(source.axes, kind), **_NUMBERS}
 
     @checked
     def to_csv(self, path: PathLike | None = None) -> str:
@@ -100,12 +106,12 @@ class Comparison:
 
         Raises ResultFileError.
         """
-        return put(csv_text(tuple(COLUMNS), self.to_dicts()), path)
+        return put(csv_text(tuple(self._columns()), self.to_dicts()), path)
 
     @checked
     def to_parquet(self, path: PathLike) -> Path:
         """Write the rows of `to_dicts` as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
-        return write_parquet(path, COLUMNS, self.to_dicts())
+        return write_parquet(path, self._columns(), self.to_dicts())
 
     @checked
     def to_latex(self, path: PathLike | None = None) -> str:
@@ -150,7 +156,8 @@ class Comparison:
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
-        return visible(f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)")
+        source = self.first.source
+        return visible(f"Comparison({', '.join(self.attributions)}; {len(source)} {source.units})")
 
 
 def _plain(found: Faithfulness) -> dict[str, float | None]:

@@ -20,20 +20,17 @@ if TYPE_CHECKING:
 def attribution(attr: Attribution) -> pandas.DataFrame:
     """A row a token: token, score, start, end, special; for a pair also segment, the text that start and end count in.
 
-    start and end are missing where there are no offsets. `.attrs` holds method and model. Raises MissingExtra.
+    start and end are missing where there are no offsets; a stream that is no text has its places' own numbers there.
+    `.attrs` holds method and model. Raises MissingExtra.
     """
     pd = _pandas()
-    spans = attr.source.spans or (None,) * len(attr.tokens)
-    columns: dict[str, Any] = {
-        "token": list(attr.tokens),
-        "score": _numbers(attr.scores),
-        "start": pd.array([s and s[1] for s in spans], dtype="Int64"),
-        "end": pd.array([s and s[2] for s in spans], dtype="Int64"),
-        "special": list(attr.special),
+    places = {
+        axis: pd.array(column, dtype="Float64" if any(isinstance(v, float) for v in column) else "Int64")
+        for axis, column in attr.source.columns().items()
     }
-    if len(attr.source.text) > 1:
-        columns["segment"] = pd.array([s and s[0] for s in spans], dtype="Int64")
-    return _with_origin(pd.DataFrame(columns), attr)
+    segment = {name: places.pop(name) for name in ("segment",) if name in places}
+    names = {attr.source.unit: list(attr.tokens), "score": _numbers(attr.scores)}
+    return _with_origin(pd.DataFrame({**names, **places, "special": list(attr.special), **segment}), attr)
 
 
 def maps(maps: LayerMaps) -> pandas.DataFrame:
@@ -43,7 +40,7 @@ def maps(maps: LayerMaps) -> pandas.DataFrame:
     names = ("layer", "query", "key") if scores.ndim == 3 else ("layer", "head", "query", "key")
     places = np.unravel_index(np.arange(scores.size), scores.shape)
     columns = {n: p.astype(np.int32) for n, p in zip(names, places, strict=True)}
-    for name, numbers in (("layer", maps.layer_numbers), ("query", maps.queries)):
+    for name, numbers in (("layer", maps.layer_numbers), ("query", maps.rows)):
         if numbers is not None:  # a part was computed: its own numbers
             columns[name] = np.array(numbers, dtype=np.int32)[columns[name]]
     return _with_origin(pd.DataFrame({**columns, "score": scores.ravel()}), maps)

@@ -44,23 +44,22 @@ def parts(attr: Attribution) -> list[Part]:
     """The words of an attribution in reading order where there are offsets, else its tokens."""
     display = [visible(t) for t in attr.display]
     scores = values(attr.scores).tolist()
-    if attr.offsets is None:
+    if not attr.source.has_words:
         return [
             Part(text or "␣", score, special, " " if i else "", ((text, score),))
             for i, (text, score, special) in enumerate(zip(display, scores, attr.special, strict=True))
         ]
     out: list[Part] = []
-    segment, at = None, 0
-    for word in attr.words():
-        pieces = tuple((display[i], scores[i]) for i in word.indices)
-        before, opens = "", False
-        if word.segment is not None and word.start is not None and word.end is not None:
-            opens = segment is not None and word.segment != segment
-            before = attr.source.text[word.segment][at if word.segment == segment else 0 : word.start]
-            segment, at = word.segment, word.end
-        if out and (word.special or out[-1].special):  # no part of the text, so always set off
+    segment = None
+    for unit in attr.units():
+        pieces = tuple((display[i], scores[i]) for i in unit.indices)
+        opens = None not in (segment, unit.segment) and unit.segment != segment
+        segment = segment if unit.segment is None else unit.segment
+        before = unit.before
+        if out and (unit.special or out[-1].special):  # no part of the text, so always set off
             before = before or " "
-        out.append(Part(visible(word.text) or "␣", word.score, word.special, visible(before), pieces, opens))
+        score = sum(scores[i] for i in unit.indices)
+        out.append(Part(visible(unit.text) or "␣", score, unit.special, visible(before), pieces, opens))
     return out
 
 
@@ -111,8 +110,12 @@ def lines(shown: Sequence[Part]) -> list[tuple[Direction, list[Part]]]:
 
 
 def labels(result: Attribution | LayerMaps, limit: int = 18) -> list[str]:
-    """The tokens as labels of an axis: visible, on one line, at most `limit` characters."""
-    lines = [" ".join(visible(t).split()) or "␣" for t in result.display]
+    """The positions as labels of an axis: visible, on one line, at most `limit` characters."""
+    return _shortened(result.display, limit)
+
+
+def _shortened(names: Sequence[str], limit: int) -> list[str]:
+    lines = [" ".join(visible(t).split()) or "␣" for t in names]
     return [t if len(t) <= limit else t[: limit - 1] + "…" for t in lines]
 
 
@@ -152,13 +155,10 @@ def asked(result: Attribution | LayerMaps) -> str | None:
 
 def _extracted(result: Attribution | LayerMaps) -> str | None:
     """The text of the span that question answering chose."""
-    t, source = getattr(result, "target", None), result.source
+    t = getattr(result, "target", None)
     if t is None or not isinstance(t.position, tuple) or t.label != f"tokens {t.position[0]} to {t.position[-1]}":
         return None
-    first, last = (source.spans[i] if source.spans is not None else None for i in (t.position[0], t.position[-1]))
-    if first is None or last is None or first[0] != last[0]:
-        return None
-    return source.text[first[0]][first[1] : last[2]] or None
+    return result.source.excerpt(t.position[0], t.position[-1])
 
 
 def says(result: Attribution | LayerMaps) -> str | None:
@@ -205,7 +205,7 @@ def provenance(result: Attribution | LayerMaps) -> list[tuple[str, str]]:
         rest["prediction"] = spelled(rest["prediction"])
     rows += [(name, rest.pop(name, None)) for name in _FIRST] + sorted(rest.items(), key=lambda kv: str(kv[0]))
     if result.source.dropped:
-        rows.append(("truncated", f"{result.source.dropped} tokens were cut off, as asked"))
+        rows.append(("truncated", f"{result.source.dropped} {result.source.units} were cut off, as asked"))
     return [(visible(str(k).replace("_", " ")), visible(_spell(v))) for k, v in rows if v is not None]
 
 
@@ -221,8 +221,8 @@ def layers(maps: LayerMaps) -> list[int]:
 
 def query_labels(maps: LayerMaps, limit: int = 18) -> list[str]:
     """The tokens of the query rows that are here, as `labels`."""
-    names = labels(maps, limit)
-    return names if maps.queries is None else [names[i] for i in maps.queries]
+    names = _shortened(maps.queries.display, limit)
+    return names if maps.rows is None else [names[i] for i in maps.rows]
 
 
 def readout(maps: LayerMaps) -> tuple[NDArray[np.float64], str]:
@@ -234,21 +234,22 @@ def readout(maps: LayerMaps) -> tuple[NDArray[np.float64], str]:
     scores = scores.mean(1) if scores.ndim == 4 else scores
     row = maps.meta.get("readout")
     chosen = [i for i in (row if isinstance(row, tuple) else (row,)) if isinstance(i, int)]
-    here = list(range(scores.shape[1]) if maps.queries is None else maps.queries)
+    here = list(range(scores.shape[1]) if maps.rows is None else maps.rows)
     if not any(i in here for i in chosen) and len(here) == 1:
         chosen = here
     mean = ", head mean" if maps.heads else ""
     if chosen and all(i in here for i in chosen):
         names = " and ".join(row_name(maps, i) for i in chosen)
         return scores[:, [here.index(i) for i in chosen]].mean(1), f"what flows into {names}{mean}"
-    return scores.mean(1), f"mean over {'all' if maps.queries is None else 'the computed'} query rows{mean}"
+    return scores.mean(1), f"mean over {'all' if maps.rows is None else 'the computed'} query rows{mean}"
 
 
 def row_name(maps: LayerMaps, row: int) -> str:
     """A query row by its token: `[CLS] (token 0)`."""
-    count = maps.scores.shape[-2] if maps.queries is None else len(maps.source)
-    place = f"token {row % count}"
-    return f"{labels(maps)[row]} ({place})" if count == len(maps.display) else place
+    stream = maps.queries
+    count = maps.scores.shape[-2] if maps.rows is None else len(stream)
+    place = f"{stream.unit} {row % count}"
+    return f"{_shortened(stream.display, 18)[row]} ({place})" if count == len(stream) else place
 
 
 def number(value: float) -> str:

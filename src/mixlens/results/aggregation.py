@@ -128,11 +128,11 @@ def _flow(
         )
     share = _share(maps, residual, "flow it")
     _check_head(maps, head)
-    how: dict[str, Any] = {"normalize": normalize, "progress": progress}
+    settings: dict[str, Any] = {"normalize": normalize, "progress": progress}
     used: dict[str, Any] = {"residual": share or None, "normalize": normalize}
     if head is not None:
-        return functions.head_flow(maps.scores, head, share, queries, layers, **how), {**used, "head": head}
-    return flow(functions.add_residual(maps.scores.double(), share), queries, layers, **how), used
+        return functions.head_flow(maps.scores, head, share, queries, layers, **settings), {**used, "head": head}
+    return flow(functions.add_residual(maps.scores.double(), share), queries, layers, **settings), used
 
 
 def _share(maps: LayerMaps, residual: float | str | None, verb: str) -> float:

@@ -68,9 +68,9 @@ class Comparison:
 
     def to_frame(self) -> pandas.DataFrame:
         """A row a token, a column a method; `to_csv` is long instead. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import comparison
 
-        return frame.comparison(self)
+        return comparison.data_frame(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Tidy rows as plain data, one a method and token.
@@ -121,7 +121,7 @@ class Comparison:
         """
         from mixlens.view import comparison
 
-        return put(comparison.latex_table(self), path)
+        return put(comparison.tex(self), path)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
@@ -136,9 +136,9 @@ class Comparison:
 
         Each method has its own scale. The ending of `path` says the format. Raises UnknownOption, ResultFileError.
         """
-        from mixlens.view import comparison
+        from mixlens.view import comparison_figures
 
-        return comparison.figure(self, path, kind)
+        return comparison_figures.figure(self, path, kind)
 
     def _repr_html_(self) -> str:
         from mixlens.view import comparison
@@ -146,12 +146,13 @@ class Comparison:
         return comparison.fragment(self)
 
     def __rich__(self) -> Any:
-        from mixlens.view import comparison, terminal
+        from mixlens.view import comparison
+        from mixlens.view.kit.terminal import Visible
 
-        return terminal.Visible(comparison.table(self))
+        return Visible(comparison.printout(self))
 
     def __str__(self) -> str:
-        from mixlens.view import terminal
+        from mixlens.view.kit import terminal
 
         return terminal.as_text(self.__rich__())
 

@@ -233,7 +233,7 @@ class LayerMaps(Result):
         where one row was computed, that one. `"graph"` needs all rows and layers.
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """
-        from mixlens.view import figures
+        from mixlens.view import maps_figures
 
         if kind == "graph" and self.rectangular:
             raise Undefined(
@@ -247,14 +247,14 @@ class LayerMaps(Result):
             )
         if row is None and self.rows is not None and len(self.rows) == 1:
             row = self.rows[0]
-        return figures.maps(self, path, row=row, kind=kind)
+        return maps_figures.figure(self, path, row=row, kind=kind)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with a picture a layer; written to `path` if given, returned in any case."""
-        from mixlens.view import html
+        from mixlens.view import maps
 
-        return html.maps(self, path)
+        return maps.page(self, path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: text, tokens, scores (nested lists), method, options, model, meta."""
@@ -263,22 +263,23 @@ class LayerMaps(Result):
         return storage.plain(self)
 
     def _repr_html_(self) -> str:
-        from mixlens.view import html
+        from mixlens.view import maps
 
-        return html.fragment(self)
+        return maps.fragment(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: layer, (head,) query, key, score. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import maps
 
-        return frame.maps(self)
+        return maps.data_frame(self)
 
     to_pandas = to_frame
 
     def __rich__(self) -> Any:
-        from mixlens.view import terminal
+        from mixlens.view import maps
+        from mixlens.view.kit.terminal import Visible
 
-        return terminal.Visible(terminal.maps(self))
+        return Visible(maps.printout(self))
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)

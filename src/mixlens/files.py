@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from mixlens.errors import ResultFileError, missing
 from mixlens.escape import guard
@@ -172,7 +172,9 @@ def _alive(process: int) -> bool:
 
 def unzipped(path: str | os.PathLike[str]) -> IO[bytes]:
     """A file to read as bytes, unzipped where its name ends in `.gz`. Raises OSError."""
-    return gzip.open(path, "rb") if os.fspath(path).lower().endswith(".gz") else open(path, "rb")
+    if os.fspath(path).lower().endswith(".gz"):
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return open(path, "rb")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

@@ -63,7 +63,9 @@ def _layers(attr: Attribution) -> dict[str, Any] | None:
     kept = [j for j, special in enumerate(attr.special) if not special] or list(range(len(attr.special)))
     names = arrays.labels(attr, 14)
     rows = arrays.values(attr.layers)[:, kept]
-    return html.by_layer(rows, [names[j] for j in kept], range(1, len(rows) + 1)) | {"all": len(kept) == len(names)}
+    return html.by_layer(rows, [names[j] for j in kept], range(1, len(rows) + 1), attr.source.units) | {
+        "all": len(kept) == len(names)
+    }
 
 
 def tex(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
@@ -76,7 +78,7 @@ def tex(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     scale = words.scale(shown)
     low, high = (spelling.number(v) for v in scale.ends())
     hue = "blue to white to orange" if scale.signed else "white to orange"
-    says, held = caption.says(attr), words.held(shown)
+    says, held = caption.says(attr), words.held(shown, attr.source.units)
     lines = [
         r"% needs \usepackage[T1]{fontenc} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text beyond Latin scripts",
         *([_RTL] if latex.has_rtl(shown) else []),
@@ -96,14 +98,15 @@ def printout(attr: Attribution) -> RenderableType:
     rows.append(Padding(terminal.running(shown[:_WORDS], scale), (0, 1), style=terminal.PAPER))
     notes = []
     if len(shown) > _WORDS:
-        notes.append(f"the first {_WORDS} of {len(shown)} words; to_html() shows all")
+        pieces = "words" if attr.source.unit == "token" else attr.source.units
+        notes.append(f"the first {_WORDS} of {len(shown)} {pieces}; to_html() shows all")
     if attr.source.dropped:
-        notes.append(f"{attr.source.dropped} tokens were cut off, as asked")
+        notes.append(f"{attr.source.dropped} {attr.source.units} were cut off, as asked")
     if attr.target is not None and attr.meta.get("class_specific") is False:
         notes.append("not specific to the target")
     if scale.signed and attr.target is not None:
         notes.append(words.colours(True, attr.meta.get("class_specific") is not False))
-    held = words.held(shown)
+    held = words.held(shown, attr.source.units)
     if held:
         notes.append(f"{held} and are not coloured")
     rows.append(terminal.legend(scale, notes))

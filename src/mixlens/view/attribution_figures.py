@@ -43,7 +43,7 @@ def _bars(attr: Attribution) -> Figure:
     figures.ticks(axes.yaxis, labels, 72 * height)
     axes.axvline(0, color="#444444", linewidth=0.8)
     cut = _cut(axes, attr.special, scores)
-    grey = "grey: special tokens" + ", cut where a number stands" * cut
+    grey = f"grey: special {attr.source.units}" + ", cut where a number stands" * cut
     axes.set_xlabel("score" + (f" ({grey})" if any(attr.special) else ""), fontsize=8)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)

@@ -50,7 +50,13 @@ def printout(comparison: Comparison) -> RenderableType:
 def page(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
     behind = {name: maps.pictures(layers, len(comparison.maps)) for name, layers in comparison.maps.items()}
-    out = html.fill("comparison.html", **_values(comparison), maps=behind, facts=_facts(comparison))
+    out = html.fill(
+        "comparison.html",
+        **_values(comparison),
+        maps=behind,
+        unit=comparison.first.source.unit,
+        facts=_facts(comparison),
+    )
     return put(out, path)
 
 

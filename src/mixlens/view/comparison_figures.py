@@ -40,8 +40,9 @@ def _draw_maps(comparison: Comparison) -> Figure:
     shares = np.full((len(sheets), depth, *pooled[0].shape[1:]), np.nan)
     for row, sheet in zip(shares, pooled, strict=True):
         row[: len(sheet)] = sheet / (np.abs(sheet).max() or 1)
+    unit = comparison.first.source.unit
     title = (
-        heading(comparison) + "\nmaps behind each method: row: the token that takes, column: the token it takes from"
+        f"{heading(comparison)}\nmaps behind each method: row: the {unit} that takes, column: the {unit} it takes from"
     )
     title += "\ncolours: shares of a method's largest score"
     return figures.mosaic(shares, title, [f"layer {k + 1}" for k in range(depth)], list(comparison.maps))
@@ -54,7 +55,11 @@ def _draw(comparison: Comparison) -> Figure:
     shares = np.array([[s.share(p.score) for p in parts] for parts, s in zip(shown, scales, strict=True)])
     width = max(5.0, min(16.0, (2.8 if comparison.faithfulness else 2.2) + 0.42 * shares.shape[1]))
     height = 0.28 * len(names)
-    notes = ["special tokens left out"] if len(shown[0]) < len(words.parts(comparison.first)) else []
+    notes = (
+        [f"special {comparison.first.source.units} left out"]
+        if len(shown[0]) < len(words.parts(comparison.first))
+        else []
+    )
     notes = [*([_RATED] if comparison.faithfulness else []), *notes]
     title = "\n".join([heading(comparison), *notes])
     figure, axes = figures.canvas(width, height + 1.6 + 0.15 * len(notes), title)

@@ -42,9 +42,9 @@ def fragment(maps: LayerMaps) -> str:
 
 def _row(maps: LayerMaps) -> dict[str, Any]:
     rows, name = arrays.readout(maps)
-    row = html.by_layer(rows, arrays.labels(maps, 14), arrays.layers(maps))
+    row = html.by_layer(rows, arrays.labels(maps, 14), arrays.layers(maps), maps.keys.units)
     head = {"heading": caption.heading(maps), "says": caption.says(maps), "warnings": caption.warnings(maps)}
-    return {"row": row, "row_name": name, **head}
+    return {"taken": maps.keys, "taking": maps.queries, "row": row, "row_name": name, **head}
 
 
 def pictures(maps: LayerMaps, share: int = 1) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def pictures(maps: LayerMaps, share: int = 1) -> dict[str, Any]:
     names, queries = arrays.labels(maps, 14), arrays.query_labels(maps, 14)
     named = k == 1 and max(scores.shape[1:]) <= html.NAMED
     notes = ["mean over the heads"] if maps.heads else []
-    notes += [f"each dot is the largest of {k} x {k} tokens"] if k > 1 else []
+    notes += [f"each dot is the largest of {k} x {k} {arrays.units(maps)}"] if k > 1 else []
     return {
         "pictures": [
             {
@@ -83,7 +83,7 @@ def printout(maps: LayerMaps) -> RenderableType:
     kept = sorted(sorted(range(rows.shape[1]), key=lambda j: -abs(rows[:, j]).max())[:_ROWS])
     numbers = len(rows) <= _NUMBERS
     table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
-    table.add_column(Text("token"), no_wrap=True)
+    table.add_column(Text(maps.keys.unit), no_wrap=True)
     layers = arrays.layers(maps)
     for layer in layers:
         head = str(layer) if numbers or layer % 5 == 0 or layer == layers[0] else ""
@@ -97,7 +97,7 @@ def printout(maps: LayerMaps) -> RenderableType:
     if numbers and not 0.1 <= scale.top < 10:
         notes.append("percent of the largest score")
     if len(kept) < rows.shape[1]:
-        notes.append(f"the {len(kept)} of {rows.shape[1]} tokens with the largest scores, in reading order")
+        notes.append(f"the {len(kept)} of {rows.shape[1]} {maps.keys.units} with the largest scores, in reading order")
     return Group(*terminal.head(maps), terminal.legend(scale, notes), table)
 
 

@@ -44,8 +44,10 @@ def figure(
 def grid(maps: LayerMaps) -> Figure:
     """A heatmap a layer, query rows down and keys across; with heads a panel a head, a row of panels a layer."""
     scores, k = arrays.pooled(arrays.values(maps.scores), _PANEL if maps.heads is None else 64)
-    title = caption.heading(maps) + "\nrow: the token that takes, column: the token it takes from"
-    title += f"\neach dot is the largest of {k} x {k} tokens" if k > 1 else ""
+    title = (
+        f"{caption.heading(maps)}\nrow: the {maps.queries.unit} that takes, column: the {maps.keys.unit} it takes from"
+    )
+    title += f"\neach dot is the largest of {k} x {k} {arrays.units(maps)}" if k > 1 else ""
     if maps.heads is not None:
         heads, down = scores.shape[1], [f"layer {number}" for number in arrays.layers(maps)]
         return figures.mosaic(scores, title, [f"head {h + 1}" for h in range(heads)], down)

@@ -44,6 +44,11 @@ def query_labels(maps: LayerMaps, limit: int = 18) -> list[str]:
     return names if maps.rows is None else [names[i] for i in maps.rows]
 
 
+def units(maps: LayerMaps) -> str:
+    """What the positions on both axes are called, in the plural."""
+    return maps.keys.units if maps.keys.unit == maps.queries.unit else "positions"
+
+
 def readout(maps: LayerMaps) -> tuple[Array, str]:
     """What goes into the read-out row at each layer, (layer, token), heads averaged, and its name.
 

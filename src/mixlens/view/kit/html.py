@@ -68,12 +68,15 @@ def text(attr: Attribution, shown: list[words.Part]) -> dict[str, Any]:
         "heading": caption.heading(attr),
         "says": caption.says(attr),
         "warnings": caption.warnings(attr),
-        "held": words.held(shown),
+        "held": words.held(shown, attr.source.units),
         "special": len(words.content(shown)) < len(shown),
         "goal": caption.asked(attr),
         "foil": None if attr.target is None or attr.target.foil is None else spelled(attr.target.foil),
         "specific": attr.meta.get("class_specific") is not False,
-        "words_known": attr.offsets is not None,
+        "words_known": attr.source.has_words,
+        "unit": attr.source.unit,
+        "units": attr.source.units,
+        "of_text": attr.source.unit == "token",
         "dropped": attr.source.dropped,
     }
 
@@ -116,12 +119,12 @@ def _bar(name: str, score: float, special: bool, scale: colors.Scale, alone: boo
     return {"name": name, "score": score, "special": special, "left": left, "width": width, "hue": hue}
 
 
-def by_layer(rows: Array, names: list[str], numbers: Sequence[int]) -> dict[str, Any]:
+def by_layer(rows: Array, names: list[str], numbers: Sequence[int], units: str = "tokens") -> dict[str, Any]:
     """A picture layer x token, the first layer at the bottom."""
     layers, scale = rows.shape[0], colors.scale(rows.ravel())
     named = rows.shape[1] <= NAMED and len(names) == rows.shape[1]
     return {
-        "name": "layers (up) by tokens (across)",
+        "name": f"layers (up) by {units} (across)",
         **png(rows[::-1], scale),
         "width": rows.shape[1] * CELL * 1.4 if named else max(720, rows.shape[1]),
         "height": layers * CELL,

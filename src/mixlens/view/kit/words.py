@@ -80,8 +80,8 @@ def colours(signed: bool, specific: bool) -> str:
     return "orange speaks for it, blue against it" if specific else "orange is above zero, blue below it"
 
 
-def held(shown: Sequence[Part]) -> str | None:
-    """In words what the special tokens hold, since no colour and no bar says it; None where nothing is left out."""
+def held(shown: Sequence[Part], units: str = "tokens") -> str | None:
+    """In words what the special `units` hold, since no colour and no bar says it; None where nothing is left out."""
     special = [p for p in shown if p.special]
     total = sum(abs(p.score) for p in shown)
     if not special or len(special) == len(shown) or not total or not math.isfinite(total):
@@ -91,7 +91,7 @@ def held(shown: Sequence[Part]) -> str | None:
     amount = "under 1" if share < 1 else "over 99" if share > 99 else f"{share:.0f}"
     sizes = "the scores' sizes" if any(p.score < 0 for p in shown) else "the scores"
     largest = f" (largest: {' '.join(top.text.split())} {number(top.score)})" if top.score else ""
-    return f"special tokens hold {amount} % of {sizes}{largest}"
+    return f"special {units} hold {amount} % of {sizes}{largest}"
 
 
 def lines(shown: Sequence[Part]) -> list[tuple[Direction, list[Part]]]:

@@ -56,7 +56,18 @@ COLUMNS = tuple(f.name for f in fields(Row))
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made."""
+    """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made.
+
+    Examples:
+        >>> data = [{"text": "a good film.", "label": "positive"}, {"text": "a bad film.", "label": "negative"}]
+        >>> table = mixlens.evaluate(lens, data, methods=["alti", "random"], measures=["aopc"])
+        >>> table.row("aopc", "alti").mean > table.row("aopc", "random").mean
+        True
+        >>> table.ranking("aopc").names
+        ('alti', 'random')
+        >>> table.to_csv().splitlines()[0]
+        'method,measure,reference,layer,n,n_undefined,n_errors,mean,std,low,high,higher_is_better,null,p_null'
+    """
 
     rows: tuple[Row, ...]
     manifest: Mapping[str, Any]

@@ -32,6 +32,15 @@ class Comparison:
     `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of the best
     order found, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
     `maps`: method -> the layer maps behind it, where it has some and they were asked for.
+
+    Examples:
+        >>> both = lens.compare("a good film.", methods=["alti", "grad_x_input"])
+        >>> both
+        Comparison(alti, grad_x_input; 6 tokens)
+        >>> {name: round(rating.value, 2) for name, rating in both.faithfulness.items()}
+        {'alti': 1.0, 'grad_x_input': 0.62}
+        >>> both["alti"].words()[2].text
+        'good'
     """
 
     attributions: Mapping[str, Attribution]

@@ -1,4 +1,4 @@
-"""A table of a few texts, which tells nothing apart."""
+"""A table of a few texts, which distinguishes nothing."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def test_too_few_texts_are_said_to_be(tiny_bert_folder: Path, monkeypatch: pytes
     assert all(c.best is not chance and not c.chance for line in evaluation.grid(table) for c in line)
     for text in (str(table), table.to_html(), table.to_latex()):
         said = " ".join(text.replace("%", " ").split())
-        assert ("1 texts are too few to tell anything apart" in said) is chance
+        assert ("1 texts are too few to distinguish anything" in said) is chance

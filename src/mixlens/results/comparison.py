@@ -61,8 +61,8 @@ class Comparison:
         shared = {k: v for k, v in self.first.to_dict().items() if k in ("text", "tokens", "target", "model")}
         kept = ("scores", "words", "options", "meta")
         methods = {n: {k: v for k, v in a.to_dict().items() if k in kept} for n, a in self.attributions.items()}
-        for name, found in self.faithfulness.items():
-            methods[name]["faithfulness"] = _plain(found)
+        for name, rating in self.faithfulness.items():
+            methods[name]["faithfulness"] = _plain(rating)
         return {**shared, "methods": methods, "skipped": dict(self.skipped)}
 
     @checked
@@ -170,6 +170,6 @@ class Comparison:
         return visible(f"Comparison({', '.join(self.attributions)}; {len(source)} {source.units})")
 
 
-def _plain(found: Faithfulness) -> dict[str, float | None]:
+def _plain(rating: Faithfulness) -> dict[str, float | None]:
     """The numbers by name for JSON and tables, which have no NaN."""
-    return {name: v if isfinite(v) else None for name, v in vars(found).items()}
+    return {name: v if isfinite(v) else None for name, v in vars(rating).items()}

@@ -224,13 +224,13 @@ def notes(table: Table, best: str = "bold", chance: str = "grey") -> list[str]:
     out = []
     if table.methods and undecided(_marked(table)):
         out.append(
-            f"mean [{share} % bootstrap interval over texts]; {table.array.shape[1]} texts are too few to tell anything"
-            " apart: no method from another, and none from random scores"
+            f"mean [{share} % bootstrap interval over texts]; {table.array.shape[1]} texts are too few to distinguish "
+            "anything: no method from another, and none from random scores"
         )
     elif table.methods:
         out.append(
             f"mean [{share} % bootstrap interval over texts]; {best}: the best, and what a paired bootstrap does not "
-            f"tell from it; {chance}: not told from random scores"
+            f"distinguish from it; {chance}: indistinguishable from random scores"
         )
     if table.corpora:
         names = ", ".join(table.corpora)

@@ -11,7 +11,18 @@ import torch
 from torch import nn
 
 import mixlens
-from mixlens.architectures import FFN, SPECS, Spec, layer_modules, position_limit, spec_for
+from mixlens.architectures import (
+    FFN,
+    SPECS,
+    Spec,
+    ffn_width,
+    layer_count,
+    layer_modules,
+    position_limit,
+    shares_layers,
+    spec_for,
+    takes_positions,
+)
 from mixlens.errors import MixlensError, UnknownArchitecture, UnsupportedConfig
 from mixlens.mixing import MIXING
 from mixlens.selfcheck import self_check
@@ -187,8 +198,60 @@ def test_every_setting_of_the_families_is_handled(name):
     spec_for(families.config_of(name))
 
 
+# --- what a spec or a model says beside its layers, each against the model's own pass ---
+
+
 def test_position_limits():
     assert {position_limit(families.model(name)) for name in families.FAMILIES} == {40}
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_layers_are_counted_as_they_run(name):
+    model = families.model(name)
+    spec, ran = spec_for(model.config), []
+    modules = layer_modules(model, spec)
+    handles = [layer.register_forward_hook(lambda *given: ran.append(given[0])) for layer in modules]
+    model(torch.tensor([TEXT]))
+    for handle in handles:
+        handle.remove()
+    assert len(ran) == layer_count(model, spec)
+    assert list(dict.fromkeys(ran)) == modules
+    assert shares_layers(spec) == (name.startswith("albert"))
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_the_width_of_a_network_is_read_off_its_modules(name):
+    model = families.model(name)
+    assert ffn_width(model, spec_for(model.config)) == 44  # whatever the configuration calls it
+
+
+WINDOWED = ("mistral", "gemma2", "modernbert")  # a window counts the masked token too
+
+
+@pytest.mark.parametrize("name", [name for name in families.FAMILIES if name not in WINDOWED])
+def test_positions_are_taken_as_the_spec_says(name):
+    """A token out of the middle: masked padding in its place, or the others keep their positions, or they move up."""
+    model = families.model(name)
+    positions, pad = spec_for(model.config).positions, model.config.pad_token_id
+
+    def states(ids: list[int], **inputs: list[int]) -> torch.Tensor:
+        return model(torch.tensor([ids]), **{k: torch.tensor([v]) for k, v in inputs.items()}).last_hidden_state
+
+    kept = [0, 1, 3, 4, 5, 6]
+    short = [TEXT[i] for i in kept]
+    first = pad + 1 if positions == "ids" else 0
+    masked = states([*TEXT[:2], pad, *TEXT[3:7]], attention_mask=[1, 1, 0, 1, 1, 1, 1])[:, kept]
+    stay, move = states(short, position_ids=[first + i for i in kept]), states(short)
+    same, other = (stay, move) if positions == "all" else (move, stay)
+    assert (masked - same).abs().max() < 1e-9
+    assert (masked - other).abs().max() > 1e-3
+
+
+def test_positions_can_be_given_where_the_forward_takes_them():
+    assert all(takes_positions(families.model(name, "sequence")) for name in families.FAMILIES)
+    model = copy.deepcopy(families.model("bert"))
+    model.forward = lambda input_ids, attention_mask: None
+    assert not takes_positions(model)
 
 
 # --- one model in four forms ---

@@ -20,6 +20,8 @@ _BERT = Spec(
     qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
 )
 
+_ROBERTA = replace(_BERT, positions="ids")
+
 _DISTILBERT = Spec(
     layers="transformer.layer",
     attention="attention",
@@ -31,8 +33,15 @@ _DISTILBERT = Spec(
     qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
 )
 
+
+def _albert_layers(base: Any) -> list[Any]:
+    """Each group of layers runs as often as it takes for all groups to make the model's depth."""
+    groups, depth = base.encoder.albert_layer_groups, base.config.num_hidden_layers
+    return [layer for i in range(depth) for layer in groups[i * len(groups) // depth].albert_layers]
+
+
 _ALBERT = Spec(
-    layers=lambda base: [layer for group in base.encoder.albert_layer_groups for layer in group.albert_layers],
+    layers=_albert_layers,
     attention="attention",
     out="attention.dense",
     ffn=FFN(("ffn",), "activation", "ffn_output"),
@@ -65,6 +74,7 @@ _OPT = Spec(
     out="self_attn.out_proj",
     ffn=FFN(("fc1",), "activation_fn", "fc2"),
     ln2="final_layer_norm",
+    positions="mask",
 )
 
 _LLAMA = Spec(
@@ -105,9 +115,9 @@ def _opt(config: Any) -> Spec:
 
 SPECS: dict[str, Callable[[Any], Spec]] = {
     "bert": lambda config: _BERT,
-    "roberta": lambda config: _BERT,
-    "xlm-roberta": lambda config: _BERT,
-    "camembert": lambda config: _BERT,
+    "roberta": lambda config: _ROBERTA,
+    "xlm-roberta": lambda config: _ROBERTA,
+    "camembert": lambda config: _ROBERTA,
     "electra": lambda config: _BERT,
     "distilbert": lambda config: _DISTILBERT,
     "albert": lambda config: _ALBERT,

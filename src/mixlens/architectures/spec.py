@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Order = Literal["post", "pre", "parallel"]
+# Which tokens take a position: all of them; those that the attention mask shows; those whose ids are no padding,
+# numbered from behind the padding's id. In the last two, a masked padding token in the middle takes none.
+Positions = Literal["all", "mask", "ids"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class FFN:
 class Spec:
     """Which module of a layer plays which part. Paths are below the layer, `layers` is below the base model.
 
+    `layers` is the path of a list, or a function of the base model to the layers in the order in which they run (one
+    that runs several times is there as often).
+
     What is not here is read from the pass itself: query, key and value projections, head counts, rotary embeddings,
     masks and windows. A spec that is wrong does not survive the self-check at load.
 
@@ -51,6 +57,7 @@ class Spec:
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain is 1 + weight
     bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
+    positions: Positions = "all"
     qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
 
     def __post_init__(self) -> None:

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, base_model, layer_modules, submodule
+from mixlens.architectures import layer_count as layer_count
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow
 from mixlens.errors import SelfCheckFailed
+from mixlens.precision import widened
 
 
 @dataclass(eq=False)
@@ -206,7 +208,7 @@ def _each(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
 
 def _leaf(t: Tensor) -> Tensor:
     """In at least float32, and such as autograd takes."""
-    t = t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+    t = widened(t)
     return t.clone() if t.is_inference() else t
 
 
@@ -231,11 +233,3 @@ def _complete(seen: LayerPass, spec: Spec) -> None:
         raise SelfCheckFailed(
             f"expected {name} {seen.index} to run {missing}, it did not; the spec names other modules"
         )
-
-
-def layer_count(model: Any, spec: Spec) -> int:
-    """How many times a layer runs in one pass."""
-    config = base_model(model).config
-    if config.model_type == "albert":
-        return int(config.num_hidden_layers) * int(config.inner_group_num)
-    return len(layer_modules(base_model(model), spec))

@@ -17,10 +17,10 @@ from mixlens.decompose.jacobian import Jacobians, feed_forward, token_local
 from mixlens.decompose.linear import Frozen, in_place, matrix
 from mixlens.decompose.terms import Terms
 from mixlens.errors import SelfCheckFailed, Undefined
+from mixlens.precision import is_half, widened
 
 Stage = Literal["attention", "residual", "ln1", "ln2"]
 STAGES: tuple[Stage, ...] = ("attention", "residual", "ln1", "ln2")
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def take_rows(t: Tensor, queries: Tensor) -> Tensor:
@@ -38,13 +38,13 @@ class Block:
     def __init__(self, spec: Spec, seen: LayerPass) -> None:
         assert seen.attn is not None and seen.y is not None
         self.spec, self.index = spec, seen.index
-        half = self.half = seen.x.dtype in _HALF
-        self.module = copy.deepcopy(seen.module).float() if half else seen.module
+        self.half = is_half(seen.x.dtype)
+        self.module = copy.deepcopy(seen.module).float() if self.half else seen.module
         (call,) = seen.calls
         self.call: Call = call
-        self.x, self.attn, self.y = (t.float() if half else t for t in (seen.x, seen.attn, seen.y))
-        self.norms = {r: tuple(t.float() if half else t for t in pair) for r, pair in seen.norms.items()}
-        self.values = call.v.float() if half else call.v
+        self.x, self.attn, self.y = (widened(t) for t in (seen.x, seen.attn, seen.y))
+        self.norms = {role: tuple(widened(t) for t in pair) for role, pair in seen.norms.items()}
+        self.values = widened(call.v)
         self.inputs: tuple[Any, Any] = (seen.args, seen.kwargs)
         self.place: Tensor | None = None
 

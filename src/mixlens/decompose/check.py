@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mixlens.architectures import submodule
 from mixlens.decompose.block import Block
+from mixlens.precision import is_half
 
 TIMES_EPS = 50  # seen on right specs: up to 5.4
 TIMES_HALF = 10  # in half precision: seen up to 1.1; 50 would be 0.4 in bfloat16, and let swapped norms through
@@ -49,7 +50,7 @@ def residuals(block: Block) -> LayerCheck:
 
 def tolerance(block: Block, dtype: torch.dtype) -> float:
     """50 eps of the model's dtype (10 in half precision); of float32 where norms are computed in it always."""
-    if dtype in (torch.float16, torch.bfloat16):
+    if is_half(dtype):
         return TIMES_HALF * torch.finfo(dtype).eps
     if block.spec.norm == "rms" and dtype == torch.float64:
         dtype = torch.float32

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from mixlens.aggregate.rows import normalize_rows
 from mixlens.architectures.spec import Order
 from mixlens.arguments import KINDS
 from mixlens.attribute import Method, method
@@ -184,16 +185,10 @@ def result(
     warned = {"warnings": said} if said else {}
     return Attribution(
         source=tokens,
-        scores=_shares(scores) if share else scores,
+        scores=normalize_rows(scores) if share else scores,
         method=ask.name,
         options=dict(ask.asked),
         meta={**meta, "class_specific": ask.method.class_specific, "readout": row, **answer.said, **warned},
         target=answer.target,
-        layers=_shares(layers) if share and layers is not None else layers,
+        layers=normalize_rows(layers) if share and layers is not None else layers,
     )
-
-
-def _shares(rows: Tensor) -> Tensor:
-    """Rows divided by their sum; a row that is all zero stays so."""
-    total = rows.sum(-1, keepdim=True)
-    return rows / total.masked_fill(total == 0, 1.0)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mixlens.aggregate import functions
 from mixlens.aggregate.flow import Progress, flow, indices
+from mixlens.aggregate.rows import normalize_rows
 from mixlens.errors import Undefined, UnknownOption
-from mixlens.mixing.maps import normalize_rows
 from mixlens.process import settled
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ RESIDUAL = 0.5  # Abnar & Zuidema: half of a token stays itself
 
 
 @settled
-def apply(maps: LayerMaps, name: str, *, receptive_field: bool = False, **options: Any) -> LayerMaps:
+def aggregated(maps: LayerMaps, name: str, *, receptive_field: bool = False, **options: Any) -> LayerMaps:
     """`maps` aggregated by `name`, again LayerMaps; `meta` names the options used. Raises Undefined, UnknownOption."""
     if maps.aggregation is not None and name != "layer":
         raise Undefined(

@@ -209,10 +209,10 @@ def test_examples_are_short(code):
 
 
 def test_adding_a_method(monkeypatch, tiny_bert_folder):
-    from mixlens.mixing import methods
+    from mixlens.mixing import table
 
-    names = {**vars(methods), **new_names(METHOD)}
-    monkeypatch.setitem(methods.MIXING, *new_line(METHOD_LINE, names))
+    names = {**vars(table), **new_names(METHOD)}
+    monkeypatch.setitem(table.MIXING, *new_line(METHOD_LINE, names))
     lens = mixlens.load(tiny_bert_folder)
     maps = lens.mixing(TEXT, method="norm_share", power=2.0)
     expected = lens.mixing(TEXT, method="norm").scores.double() ** 2

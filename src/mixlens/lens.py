@@ -36,6 +36,10 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     `options` go to `from_pretrained` (dtype, device_map, revision, gguf_file ...). No code of a folder runs unless
     `trust_remote_code=True`. The model is checked (see `Lens.check`) and
     never changed. Raises ModelError and its kin.
+
+    Examples:
+        >>> mixlens.load()
+        Lens(mixlens default (MiniLM, SST-2): BertForSequenceClassification, 6 layers)
     """
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
         from mixlens.loading import load_named
@@ -69,7 +73,13 @@ class Lens:
 
     @settled
     def check(self) -> Check:
-        """Run the self-check again: per layer the three residuals, and which methods are defined for this model."""
+        """Run the self-check again: per layer the three residuals, and which methods are defined for this model.
+
+        Examples:
+            >>> check = lens.check()
+            >>> check.passed, check.supports["alti"] is None
+            (True, True)
+        """
         return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec))
 
     @property
@@ -101,6 +111,13 @@ class Lens:
         (recorded in `meta`) instead of refusing them. `progress`: True for a bar, or a function of (done, in all).
         `errors`: of several texts, "raise" what is wrong with one, with its number, or "skip" it: None stands in its
         place, and a warning says so. Raises InputError, MethodError, ModelError, OverBudget.
+
+        Examples:
+            >>> maps = lens.mixing("a deep and meaningful film.", method="value_zeroing")
+            >>> maps.scores.shape  # layer, query, key
+            torch.Size([6, 8, 8])
+            >>> lens.mixing("a deep film.", method="alti", queries=[0]).scores.shape
+            torch.Size([6, 1, 6])
         """
         subject = self.subject
         mixing.mixing_method(subject, method, options)
@@ -146,6 +163,15 @@ class Lens:
         `progress`, `errors`: as in `mixing` (changed texts count as texts; of a way's points, as many as 32 tokens hold
         count as one).
         Raises InputError, MethodError, ModelError, OverBudget.
+
+        Examples:
+            >>> attr = lens.attribute("a deep and meaningful film.", method="alti")
+            >>> attr.target.label, max(attr.words(), key=lambda word: word.score).text
+            ('positive', 'meaningful')
+            >>> lens.attribute("a deep film.", method="attcat", target="negative").target.label
+            'negative'
+            >>> lens.attribute(["a deep film.", "so bad"], method="globenc+rollout")
+            [Attribution(globenc+rollout, 6 tokens, target=positive), Attribution(globenc+rollout, 4 tokens, target=negative)]
         """
         subject = self.subject
         attribute.attribution_method(subject, method, options)
@@ -179,6 +205,12 @@ class Lens:
 
         Time class, forward passes a text, batch size and peak bytes; `plan.fits` says whether it stays inside
         `memory`. Estimates from above. Raises InputError, MethodError.
+
+        Examples:
+            >>> lens.plan("a deep and meaningful film.", method="blank_out").passes
+            8
+            >>> lens.plan("a deep and meaningful film.", method="alti", memory="1GB").fits
+            True
         """
         subject = self.subject
         lengths = [len(tokens) for tokens in subject.read(text, truncate).require()]
@@ -209,6 +241,11 @@ class Lens:
         `faithfulness`: with a number each, 0 for what chance reaches and 1 for the best order found; it takes
         about n^2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
         ModelError.
+
+        Examples:
+            >>> compared = lens.compare("a deep film.", ["alti", "saliency"])
+            >>> list(compared.attributions), sorted(compared.faithfulness)
+            (['alti', 'saliency'], ['alti', 'saliency'])
         """
         return compare(
             self.subject,
@@ -229,6 +266,10 @@ class Lens:
         """(layer, query): the share of each token's new vector that comes from other tokens (Modarressi 2022, Eq. 8).
 
         `method`: norm, norm_res, norm_resln (post-LN) or globenc. Raises UnknownMethod, Undefined.
+
+        Examples:
+            >>> lens.mixing_ratio("a deep film.").shape
+            torch.Size([6, 6])
         """
         texts = self.subject.read(text, truncate)
         ratios = mixing.ratios(self.subject, texts.require(), method, batch_size)
@@ -240,6 +281,11 @@ class Lens:
         """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
 
         What `value_zeroing` takes as `standardize=`; fit them on a sample of some hundred texts.
+
+        Examples:
+            >>> statistics = lens.output_statistics(["a deep film.", "so bad"])
+            >>> lens.mixing("a dull film", method="value_zeroing", standardize=statistics).scores.shape
+            torch.Size([6, 5, 5])
         """
         return mixing.output_statistics(self.subject, self.subject.read(texts).require(), batch_size)
 

@@ -20,6 +20,11 @@ class Target:
     count from the end); for extractive question answering the pair (start, end). `of`: the quantity; None is the
     method's own (the logit for gradients, the probability for blank-out). `index` and `label` are filled in by
     mixlens: the class or token id and its name. Raises TargetError.
+
+    Examples:
+        >>> target = mixlens.Target("positive", foil="negative", of="log_odds")
+        >>> lens.attribute("a deep film.", method="grad_x_input", target=target).target.label
+        'positive'
     """
 
     what: str | int | None = None

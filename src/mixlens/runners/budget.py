@@ -207,7 +207,7 @@ def _cost(lens: Any, needs: str, options: Mapping[str, Any], together: int) -> C
         dim=dim,
         heads=heads,
         width=width,
-        hidden=inner * (2 if spec.ffn.fused or len(spec.ffn.up) == 2 else 1),
+        hidden=inner * (2 if spec.feed.gated else 1),
         vocabulary=0 if head is None else int(head.weight.shape[0]),
         item=max(4, item),
         half=item < 4,

@@ -99,7 +99,7 @@ def _linear(module: nn.Linear, x: Tensor, y: Tensor) -> Linear:
 
 
 def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
-    assert spec.qkv is not None
+    assert spec.attend.qkv is not None and spec.attend.norm is not None
 
     def of(path: str) -> Linear:
         found = ran.get(id(submodule(seen.module, path)))
@@ -107,16 +107,16 @@ def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
             raise Undefined(f"expected a plain linear map at '{path}' for relevance rules; merge adapters first")
         return found
 
-    query, key, value = (of(path) for path in spec.qkv)
+    query, key, value = (of(path) for path in spec.attend.qkv)
     return LayerParts(
         x=_wide(seen.x[0].detach()),
         query=query,
         key=key,
         value=value,
-        out=of(spec.out),
-        middle=_wide(seen.norms["ln1"][1][0].detach()),
-        up=of(spec.ffn.up[0]),
-        down=of(spec.ffn.down),
+        out=of(spec.attend.out),
+        middle=_wide(seen.norms[spec.attend.norm][1][0].detach()),
+        up=of(spec.feed.up[0]),
+        down=of(spec.feed.down),
     )
 
 

@@ -252,7 +252,7 @@ def test_adding_an_architecture(monkeypatch):
             parameter.data += 0.3 * torch.randn_like(parameter)
     with pytest.raises(UnknownArchitecture, match="starcoder2"):
         mixlens.load(model)
-    wrong = new_names(SPEC.replace('ln2="post_attention_layernorm"', 'ln2="input_layernorm"'), families)
+    wrong = new_names(SPEC.replace('norm="post_attention_layernorm"', 'norm="input_layernorm"'), families)
     monkeypatch.setitem(families.SPECS, *new_line(SPEC_LINE, wrong))
     with pytest.raises(SelfCheckFailed):
         mixlens.load(model)

@@ -148,7 +148,7 @@ def sizes_of(subject: Subject) -> Sizes:
         dim=dim,
         heads=heads,
         width=int(getattr(base.config, "head_dim", None) or dim // heads),
-        hidden=inner * (2 if spec.ffn.fused or len(spec.ffn.up) == 2 else 1),
+        hidden=inner * (2 if spec.feed.gated else 1),
         vocabulary=0 if head is None else int(head.weight.shape[0]),
         item=max(4, item),
         half=item < 4,

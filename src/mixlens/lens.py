@@ -170,8 +170,8 @@ class Lens:
             ('positive', 'meaningful')
             >>> lens.attribute("a deep film.", method="attcat", target="negative").target.label
             'negative'
-            >>> lens.attribute(["a deep film.", "so bad"], method="globenc+rollout")
-            [Attribution(globenc+rollout, 6 tokens, target=positive), Attribution(globenc+rollout, 4 tokens, target=negative)]
+            >>> lens.attribute(["a deep film.", "so bad"], method="globenc+rollout")  # doctest: +ELLIPSIS
+            [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
         """
         subject = self.subject
         attribute.attribution_method(subject, method, options)

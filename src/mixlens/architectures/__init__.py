@@ -10,11 +10,12 @@ from mixlens.architectures.sizes import (
     shares_layers,
     takes_positions,
 )
-from mixlens.architectures.spec import FFN, Spec
+from mixlens.architectures.spec import Attend, Feed, Spec
 
 __all__ = [
-    "FFN",
     "SPECS",
+    "Attend",
+    "Feed",
     "Spec",
     "accepts",
     "base_model",

@@ -23,8 +23,8 @@ def shares_layers(spec: Spec) -> bool:
 
 def ffn_width(model: Any, spec: Spec) -> int:
     """Hidden activations of one token in the widest feed-forward network, gates not counted."""
-    downs = (submodule(layer, spec.ffn.down) for layer in layer_modules(base_model(model), spec))
-    return max(_reads(down) for down in downs)
+    layers = layer_modules(base_model(model), spec)
+    return max(_reads(submodule(layer, feed.down)) for layer in layers for feed in spec.feeds)
 
 
 def _reads(linear: Any) -> int:

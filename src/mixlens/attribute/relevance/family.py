@@ -66,7 +66,7 @@ class Relevance(Method):
         return options_of(self.function)
 
     def for_spec(self, spec: Spec) -> Method:
-        if spec.order != "post" or spec.qkv is None:
+        if spec.order != "post" or spec.attend.qkv is None:
             lacks = "its spec names no maps to query, key and value" if spec.order == "post" else f"{spec.order}-LN"
             raise Undefined(
                 f"{self.name} has relevance rules for post-LN encoders, this model's layers are not such ({lacks}); "
@@ -148,7 +148,7 @@ def _linear(module: nn.Linear, x: Tensor, y: Tensor) -> Linear:
 
 
 def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
-    assert spec.qkv is not None
+    assert spec.attend.qkv is not None and spec.attend.norm is not None
 
     def of(path: str) -> Linear:
         found = ran.get(id(submodule(seen.module, path)))
@@ -156,14 +156,14 @@ def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
             raise Undefined(f"expected a plain linear map at '{path}' for relevance rules; merge adapters first")
         return found
 
-    query, key, value = (of(path) for path in spec.qkv)
+    query, key, value = (of(path) for path in spec.attend.qkv)
     return LayerParts(
         x=widened(seen.x[0].detach()),
         query=query,
         key=key,
         value=value,
-        out=of(spec.out),
-        middle=widened(seen.norms["ln1"][1][0].detach()),
-        up=of(spec.ffn.up[0]),
-        down=of(spec.ffn.down),
+        out=of(spec.attend.out),
+        middle=widened(seen.norms[spec.attend.norm][1][0].detach()),
+        up=of(spec.feed.up[0]),
+        down=of(spec.feed.down),
     )

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.attribute.target import Target
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, ResultFileError, Undefined
 from mixlens.results import Attribution, Comparison, LayerMaps, Results
+from mixlens.target import Target
 from mixlens.view.kit import terminal
 
 TEXT = Tokens(

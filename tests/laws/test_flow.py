@@ -132,7 +132,7 @@ def test_rows_and_layers_keep_their_numbers(tmp_path):
     assert torch.equal(part.layer(-1).scores, part.layer(2).scores)
     assert part.layer(-1).layer_numbers == (2,)
     again = mixlens.read(part.save(tmp_path / "part.safetensors"))
-    assert (again.queries, again.layer_numbers, again.depth) == (part.rows, part.layer_numbers, 3)
+    assert (again.rows, again.layer_numbers, again.depth) == (part.rows, part.layer_numbers, 3)
     assert {**part.to_dict(), "scores": 0}["queries"] == [n - 1, 2]
     frame = part.to_frame()
     assert sorted(set(frame["query"])) == [2, n - 1]

@@ -8,9 +8,9 @@ import matplotlib
 import pytest
 import torch
 
-from mixlens.attribute.target import Target
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Comparison
+from mixlens.target import Target
 from mixlens.view.kit import caption, terminal
 from mixlens.view.kit.fonts import drawable
 from mixlens.view.kit.spelling import spelled

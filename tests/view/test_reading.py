@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.escape import visible
 from mixlens.results import Attribution
+from mixlens.target import Target
 from mixlens.view.kit import arrays, caption, spelling, words
 
 

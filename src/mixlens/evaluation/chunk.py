@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.attribute import Random, Target
+from mixlens.attribute import Random
+from mixlens.attribute.removal import asked_about
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation.explain import Failure, Item, Scores, explain, failure, items
@@ -18,7 +19,7 @@ from mixlens.evaluation.plan import MODEL, Job, Plan, Yardstick, levels
 from mixlens.evaluation.vectors import collect
 from mixlens.measure import Case, Curve
 from mixlens.measure.confidence import need_classes
-from mixlens.runners.removal import asked_about
+from mixlens.target import Target
 from mixlens.tasks import Example, token_mask
 
 Tick = Callable[[float], None]

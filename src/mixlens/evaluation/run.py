@@ -21,8 +21,9 @@ from weakref import finalize
 
 import numpy as np
 
+from mixlens.answer.spans import LONGEST_ANSWER
 from mixlens.arguments import checked
-from mixlens.attribute.spans import LONGEST_ANSWER
+from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
 from mixlens.errors import DataError, RunChanged, UnknownOption
 from mixlens.evaluation.chunk import Read, Record, Setting, records
@@ -38,14 +39,12 @@ from mixlens.files import folder_of, writing
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
 from mixlens.progress import barred
-from mixlens.runners.budget import bytes_of
 from mixlens.tasks import SAMPLE, Example, Source, Task, digest, example, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.labels import named
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
-_SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 _NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
 MEASURES = ("spearman", "aopc")
@@ -208,7 +207,7 @@ def _run(
     end = next((mark for mark in log.marks if mark.window == END), None)
     sha, done = hashlib.sha256(), 0
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
-    size = min(CHUNK, SMALL) if any(job.facts.needs in _SECONDS for job in setting.plan.jobs.values()) else CHUNK
+    size = min(CHUNK, SMALL) if any(job.facts.cost(job.options).slow for job in setting.plan.jobs.values()) else CHUNK
     report = progress or (lambda done, total: None)
     begun = False
     window = -1
@@ -296,7 +295,7 @@ def _read(
         try:
             one = example(row, number, kind, mask)
             id = one.id
-            (tokens,), _ = lens._encode(one.text, truncate)
+            (tokens,) = lens.subject.read(one.text, truncate).require()
             good.append((number, one, tokens))
         except Exception as error:
             bad.append(Record(number, id, error=failure(error).text))

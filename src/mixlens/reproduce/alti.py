@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixlens.attribute.target import Target
 from mixlens.decompose import Block
 from mixlens.measure.corpus import anisotropy
 from mixlens.measure.statistics import resampled
 from mixlens.reproduce.claims import STRONG, Claim, beats, near_zero, pairs
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
+from mixlens.target import Target
 
 ROLLOUTS = {"Attn Rollout": "attention_rollout", "Norm Rollout": "norm_rollout", "ALTI": "alti"}
 _METHODS: list[Method] = [(label, method, {}) for label, method in ROLLOUTS.items()]
@@ -76,9 +76,9 @@ def figure3(study: Study) -> Findings:
     values: dict[tuple[str, str], Values | Number] = {}
     layers: tuple[str, ...] = ()
     for done, (kind, on_block) in enumerate(kinds.items(), 1):
-        texts, _ = lens._encode([row["text"] for row in rows], False)
+        texts = lens.subject.read([row["text"] for row in rows]).require()
         # One text at a time: padded rows would be counted.
-        ran = lens.through(texts, on_block, square=False, batch_size=1)
+        ran = lens.subject.through(texts, on_block, square=False, batch_size=1)
         layers = tuple(str(k + 1) for k in range(len(ran[0].layers)))
         for k, layer in enumerate(layers):
             sums = np.stack([one.layers[k].double().sum(0).numpy() for one in ran])

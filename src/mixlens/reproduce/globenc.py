@@ -225,7 +225,7 @@ def figure5(study: Study) -> Findings:
     for at, layer in enumerate(layer_modules(base_model(lens.model), lens.spec), 1):
         first, second = (
             torch.as_tensor(submodule(layer, path).weight, dtype=torch.float64, device="cpu").detach().numpy()
-            for path in (lens.spec.ln1, lens.spec.ln2)
+            for path in (lens.spec.attend.norm, lens.spec.feed.norm)
         )
         out = _outliers(first) | _outliers(second)
         layers.append(str(at))

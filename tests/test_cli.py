@@ -184,7 +184,8 @@ def test_check_prints_three_residuals_a_layer_and_the_methods(cli):
 def test_check_of_a_wrong_spec_fails_and_still_shows_where(cli, monkeypatch):
     from dataclasses import replace
 
-    wrong = replace(architectures.SPECS["bert"](None), ln1="output.LayerNorm")
+    right = architectures.SPECS["bert"](None)
+    wrong = replace(right, chain=(replace(right.attend, norm="output.LayerNorm"), right.feed))
     monkeypatch.setitem(architectures.SPECS, "bert", lambda config: wrong)
     result = cli("check")
     assert result.exit_code == 1
@@ -351,7 +352,7 @@ def test_counted_lines_where_there_is_no_terminal(monkeypatch, capsys):
 
 
 def test_what_the_progress_line_says(monkeypatch):
-    from mixlens.view.terminal import as_text
+    from mixlens.view.kit.terminal import as_text
 
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

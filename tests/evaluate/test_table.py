@@ -26,7 +26,7 @@ from mixlens.evaluation.table import COLUMNS
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.measure import statistics
 from mixlens.view import evaluation
-from mixlens.view.reading import number
+from mixlens.view.kit.spelling import number
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep .", "bad", ""]
 METHODS = ["alti", "saliency", ("</script><b>", "grad_x_input", {}), "random"]

@@ -187,9 +187,9 @@ class Table:
 
     def to_frame(self) -> pandas.DataFrame:
         """The table for pandas. Needs the extra `pandas`. Raises MissingExtra."""
-        from mixlens.view import frame
+        from mixlens.view import evaluation
 
-        return frame.evaluation(self)
+        return evaluation.data_frame(self)
 
     to_pandas = to_frame
 
@@ -202,7 +202,7 @@ class Table:
         """
         from mixlens.view import evaluation
 
-        return put(evaluation.latex_table(self), path)
+        return put(evaluation.tex(self), path)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
@@ -228,12 +228,13 @@ class Table:
         return evaluation.fragment(self)
 
     def __rich__(self) -> Any:
-        from mixlens.view import evaluation, terminal
+        from mixlens.view import evaluation
+        from mixlens.view.kit import terminal
 
         return terminal.Visible(evaluation.Shown(self))
 
     def __str__(self) -> str:
-        from mixlens.view import terminal
+        from mixlens.view.kit import terminal
 
         return terminal.as_text(self.__rich__())
 

@@ -23,20 +23,20 @@ class Results(list[R]):
 
     def to_frame(self) -> pandas.DataFrame:
         """The results' tables below each other, with the number of the text in front. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import collection
 
-        return frame.several(self)
+        return collection.data_frame(self)
 
     to_pandas = to_frame
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with all results; written to `path` if given. Raises ResultFileError."""
-        from mixlens.view import several
+        from mixlens.view import collection
 
-        return several.page(self, path)
+        return collection.page(self, path)
 
     def _repr_html_(self) -> str:
-        from mixlens.view import several
+        from mixlens.view import collection
 
-        return several.fragment(self)
+        return collection.fragment(self)

@@ -261,7 +261,8 @@ def test_both_streams_come_back(tmp_path):
     data = cross.to_dict()
     assert back.to_dict() == data
     assert (data["tokens"], data["query_tokens"]) == (list(SECONDS.names), list(TEXT.pieces))
-    assert data["query_special"] == list(TEXT.special)
+    assert (data["query_special"], data["query_text"]) == (list(TEXT.special), "a cats")
+    assert across(BOXES, TEXT).to_dict()["query_places"]["left"] == [None, 0, 16, 32, 0, 16, 32]
 
 
 @pytest.mark.parametrize(

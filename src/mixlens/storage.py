@@ -171,16 +171,9 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
     `words` is None where there are no offsets. Tuples become lists, tensors among the options their summary (see
     `packing`), infinities and NaN among the meta strings, since JSON knows none.
     """
-    source = result.source
-    out: dict[str, Any] = {
-        "text": list(result.text) if isinstance(result.text, tuple) else result.text,
-        "tokens": list(source.names),
-        "scores": result.scores.detach().cpu().tolist(),
-        "offsets": None if result.offsets is None else [None if o is None else list(o) for o in result.offsets],
-        "special": list(source.special),
-    }
-    if source.places is not None and source.offsets is None:
-        out["places"] = {axis: _plain(column) for axis, column in source.columns().items()}
+    source, row = result.source, _described(result.source)
+    scores = {"scores": result.scores.detach().cpu().tolist()}
+    out: dict[str, Any] = {"text": row.pop("text"), "tokens": row.pop("tokens"), **scores, **row}
     if hasattr(result, "aggregation"):
         # whatever else the class has, so that a field that is added is not forgotten here
         known = {*out, "source", "method", "options", "meta", "into"}
@@ -188,7 +181,7 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
         out |= {key: _plain(getattr(result, name)) for name, key in keys.items()}
         into: Stream | None = getattr(result, "into", None)
         if into is not None:
-            out |= {"query_tokens": list(into.names), "query_special": list(into.special)}
+            out |= {f"query_{key}": value for key, value in _described(into).items()}
     else:
         out["words"] = None
         if source.has_words:
@@ -205,6 +198,19 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
         "model": _plain(result.meta.get("model")),
         "meta": _plain(result.meta),
     }
+
+
+def _described(stream: Stream) -> dict[str, Any]:
+    """A stream for readers of JSON."""
+    out: dict[str, Any] = {
+        "text": list(stream.raw) if isinstance(stream.raw, tuple) else stream.raw,
+        "tokens": list(stream.names),
+        "offsets": None if stream.offsets is None else [None if o is None else list(o) for o in stream.offsets],
+        "special": list(stream.special),
+    }
+    if stream.places is not None and stream.offsets is None:
+        out["places"] = {axis: _plain(column) for axis, column in stream.columns().items()}
+    return out
 
 
 def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Comparison:

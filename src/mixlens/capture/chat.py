@@ -151,7 +151,7 @@ def _read(writer: _Writer, form: str) -> Template:
             for role, mark, after in zip(order, between[1:], [*order[1:], None], strict=True):
                 if mark and (after is not None or mark not in turns.get(role, {})):  # a prompt for a turn begins it
                     turns.setdefault(role, {})[mark] = after
-    heads.pop("", None)  # a template without a mark before the first content cannot be told from a plain text
+    heads.pop("", None)  # a template without a mark before the first content cannot be distinguished from a plain text
     return Template(heads, turns)
 
 

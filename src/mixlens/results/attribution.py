@@ -32,7 +32,19 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class Attribution(Result):
-    """One score a token: `scores` (token,)."""
+    """One score a token: `scores` (token,).
+
+    Examples:
+        >>> attr = lens.attribute("a deep and meaningful film.", method="alti")
+        >>> attr.target.label, f"{attr.meta['probability']:.3f}"
+        ('positive', '0.998')
+        >>> [(word.text, round(word.score, 2)) for word in attr.words() if word.score > 0.2]
+        [('deep', 0.27), ('meaningful', 0.31)]
+        >>> tuple(attr.scores.shape), tuple(attr.layers.shape)  # (token,), (layer, token)
+        ((8,), (6, 8))
+        >>> "meaningful" in attr.to_html()  # to_html("film.html") writes it
+        True
+    """
 
     target: Target | None = None
     layers: Tensor | None = None  # (layer, token), where a method has per-layer scores

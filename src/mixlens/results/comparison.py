@@ -32,6 +32,15 @@ class Comparison:
     `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of the best
     order found, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
     `maps`: method -> the layer maps behind it, where it has some and they were asked for.
+
+    Examples:
+        >>> both = lens.compare("a good film.", methods=["alti", "grad_x_input"])
+        >>> both
+        Comparison(alti, grad_x_input; 6 tokens)
+        >>> {name: round(rating.value, 2) for name, rating in both.faithfulness.items()}
+        {'alti': 1.0, 'grad_x_input': 0.62}
+        >>> both["alti"].words()[2].text
+        'good'
     """
 
     attributions: Mapping[str, Attribution]
@@ -52,8 +61,8 @@ class Comparison:
         shared = {k: v for k, v in self.first.to_dict().items() if k in ("text", "tokens", "target", "model")}
         kept = ("scores", "words", "options", "meta")
         methods = {n: {k: v for k, v in a.to_dict().items() if k in kept} for n, a in self.attributions.items()}
-        for name, found in self.faithfulness.items():
-            methods[name]["faithfulness"] = _plain(found)
+        for name, rating in self.faithfulness.items():
+            methods[name]["faithfulness"] = _plain(rating)
         return {**shared, "methods": methods, "skipped": dict(self.skipped)}
 
     @checked
@@ -161,6 +170,6 @@ class Comparison:
         return visible(f"Comparison({', '.join(self.attributions)}; {len(source)} {source.units})")
 
 
-def _plain(found: Faithfulness) -> dict[str, float | None]:
+def _plain(rating: Faithfulness) -> dict[str, float | None]:
     """The numbers by name for JSON and tables, which have no NaN."""
-    return {name: v if isfinite(v) else None for name, v in vars(found).items()}
+    return {name: v if isfinite(v) else None for name, v in vars(rating).items()}

@@ -32,6 +32,17 @@ class LayerMaps(Result):
 
     `keys`, or `source`, is the stream that the last axis is of, `queries` the one of the axis before it: the same but
     where one stream attends to another (`rectangular`; cross attention).
+
+    Examples:
+        >>> maps = lens.mixing("a deep and meaningful film.", method="value_zeroing")
+        >>> tuple(maps.scores.shape)  # (layer, query, key)
+        (6, 8, 8)
+        >>> rollout = maps.rollout()
+        >>> tuple(rollout.layer(-1).scores.shape)
+        (1, 8, 8)
+        >>> into_cls = rollout.row(0)[-1]  # what went into [CLS] by the last layer, a share a token
+        >>> len(into_cls), f"{into_cls.sum():.3f}"
+        (8, '1.000')
     """
 
     rows_sum_to_one: bool = False

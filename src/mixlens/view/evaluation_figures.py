@@ -91,7 +91,7 @@ def _ranking(table: Table, measure: str) -> Figure:
     ranked = table.ranking(measure)
     names, count = list(ranked.names), len(ranked.names)
     height = 0.3 * count + 0.4
-    figure, axes = figures.canvas(7.0, height + 1.2, f"{measure}: best on top; a line joins what is not told apart")
+    figure, axes = figures.canvas(7.0, height + 1.2, f"{measure}: best on top; a line joins what is indistinguishable")
     for y, name in enumerate(names):
         row = table.row(measure, name)
         if row.mean is None or row.low is None or row.high is None:

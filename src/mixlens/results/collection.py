@@ -15,7 +15,17 @@ R = TypeVar("R", bound="Result | None")
 
 
 class Results(list[R]):
-    """A list of results, one a text; None where a text was skipped. `skipped`: its number -> why."""
+    """A list of results, one a text; None where a text was skipped. `skipped`: its number -> why.
+
+    Examples:
+        >>> results = lens.attribute(["a good film.", "a bad film."], method="alti")
+        >>> [result.target.label for result in results]
+        ['positive', 'negative']
+        >>> results.skipped
+        {}
+        >>> list(results.to_frame().columns)
+        ['text', 'token', 'score', 'start', 'end', 'special']
+    """
 
     def __init__(self, results: Iterable[R] = (), skipped: Mapping[int, str] | None = None) -> None:
         super().__init__(results)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mixlens.attribute.target import Target
 from mixlens.reproduce.findings import Findings, Method
 from mixlens.reproduce.study import Study
@@ -177,38 +175,3 @@ attcat_figure5 = page(
     ),
     notes=("Authors' indexing. The question's paragraph is cut after its second sentence.",),
 )
-
-# name -> paper's key, what, title, run, roles
-PAGES: dict[str, tuple[str, str, str, Callable[[Study], Findings], tuple[str, ...]]] = {
-    "abnar-figures1-3": (
-        "abnar",
-        "Figures 1 to 3",
-        "single beginnings, three views",
-        abnar_figures1to3,
-        ("verb_number",),
-    ),
-    "globenc-figures1-A4": (
-        "globenc",
-        "Figures 1 and A.1 to A.4",
-        "maps of single texts",
-        globenc_figures,
-        ("sst2", "inference"),
-    ),
-    "alti-figure5": ("alti", "Figure 5", "a sentence's map and [CLS] row", alti_figure5, ("sst2",)),
-    "alti-tables1-9": (
-        "alti",
-        "Tables 1 and 3 to 9",
-        "single texts, by several methods",
-        alti_tables,
-        ("sst2", "masked_verb"),
-    ),
-    "vz-figure4": ("vz", "Figure 4", "a sentence's scores, by several methods", vz_figure4, ("agreement",)),
-    "vz-figuresA5-A18": (
-        "vz",
-        "Figures A.5 to A.18",
-        "a sentence's maps, by several methods",
-        vz_maps,
-        ("agreement",),
-    ),
-    "attcat-figure5": ("attcat", "Figure 5", "single texts, by several methods", attcat_figure5, ("question", "sst2")),
-}

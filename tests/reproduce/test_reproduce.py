@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from mixlens.cli import app
 from mixlens.errors import DataError, RunChanged, UnknownMethod, UnknownOption
 from mixlens.reproduce import REPRODUCTIONS, Panel, report, reproduce
-from mixlens.reproduce.qiang import METHODS, SETS
 from mixlens.reproduce.modarressi import MAPS
+from mixlens.reproduce.qiang import METHODS, SETS
 from mixlens.reproduce.study import Study
 from mixlens.view.reproduction import panel as draw
 from reproduce.rows import write

@@ -12,8 +12,8 @@ import pytest
 
 from mixlens.errors import DataError, UnknownOption
 from mixlens.tasks import TASKS, digest, example, source
+from mixlens.tasks.classes import gold, named
 from mixlens.tasks.formats import DEPTH
-from mixlens.tasks.labels import gold, named
 
 
 def rows(path: Path, encoding: str | None = None) -> list[Any]:

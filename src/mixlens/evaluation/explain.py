@@ -15,12 +15,12 @@ from mixlens.attribute import Gradient, Path, Target
 from mixlens.attribute.readout import Answer, Head, Reading, answer, check_target, reading
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
-from mixlens.evaluation.plan import Job
+from mixlens.evaluation.design import Job
 from mixlens.runners import attributions, together
 from mixlens.runners.removal import log_probability
 from mixlens.runners.request import request
 from mixlens.tasks import Example, token_mask
-from mixlens.tasks.labels import gold
+from mixlens.tasks.classes import gold
 
 Scores = Mapping[int | None, NDArray[np.float64]]  # layer (None: the whole model) -> (token,)
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.evaluation.facts import plain, versions
+from mixlens.evaluation.design import MODEL
+from mixlens.evaluation.fingerprint import plain, versions
 from mixlens.evaluation.log import lines
-from mixlens.evaluation.plan import MODEL
-from mixlens.evaluation.table import Row
+from mixlens.evaluation.result import Row
 from mixlens.evaluation.vectors import unpacked
 from mixlens.files import allocate, replacing, write_text
 from mixlens.measure import MEASURES, Corpus

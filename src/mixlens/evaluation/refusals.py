@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mixlens.attribute import Random
+from mixlens.attribute import Random, Target
 from mixlens.attribute.labels import find
 from mixlens.attribute.readout import check_target
 from mixlens.capture.run import layer_count
 from mixlens.errors import InputError, Undefined, UnknownOption
-from mixlens.evaluation.facts import tokenizer_facts
+from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
 from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
@@ -19,7 +19,7 @@ from mixlens.runners import removal
 from mixlens.tasks import TASKS, Task
 
 if TYPE_CHECKING:
-    from mixlens.evaluation.plan import Job, Yardstick
+    from mixlens.evaluation.design import Design, Job, Yardstick
 
 
 def refuse_no_lens(lens: Any, second: Any) -> None:
@@ -85,11 +85,22 @@ def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
         )
 
 
-def refuse_target(lens: Any, asked: Any) -> None:
-    """Raises TargetError for what is explained of all texts alike, where the head has no such class."""
-    if asked is None or (isinstance(asked, str) and asked == "label"):
+def refuse_target(lens: Any, asked: Any, design: Design) -> None:
+    """Raises TargetError for what is explained of all texts alike, where the head has no such class.
+
+    And UnknownOption where no measure looks at what is explained.
+    """
+    if asked is None:
         return
-    target, head = check_target(asked), lens.head
+    if not isinstance(asked, str) or asked != "label":
+        _refuse_class(lens, check_target(asked))
+    labelled = any(isinstance(y.measure, Corpus) and y.measure.collects == "labelled" for y in design.corpora)
+    if not design.methods and not labelled:
+        raise UnknownOption(f"target={asked!r} would be ignored: no measure asked for looks at what is explained")
+
+
+def _refuse_class(lens: Any, target: Target) -> None:
+    head = lens.head
     if head.task in ("sequence", "token") and not head.regression:
         for what in (target.what, target.foil):
             if what is not None:

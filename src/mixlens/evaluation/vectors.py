@@ -21,8 +21,8 @@ from mixlens.capture.run import layer_count
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
 from mixlens.errors import DataError
+from mixlens.evaluation.design import Yardstick
 from mixlens.evaluation.explain import Failure, each, target_of
-from mixlens.evaluation.plan import Yardstick
 from mixlens.measure import Corpus
 from mixlens.tasks import Example
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 import mixlens
 from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
-from mixlens.evaluation.chunk import Record
-from mixlens.evaluation.facts import model_facts, versions
-from mixlens.evaluation.log import Log, Mark, lines
+from mixlens.evaluation.fingerprint import model_facts, versions
+from mixlens.evaluation.log import Log, Mark, Record, lines
 from mixlens.reproduce.findings import Method
 from mixlens.tasks import digest
 

@@ -23,7 +23,7 @@ from mixlens.view.labels import spelled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixlens.evaluation.table import Row, Table
+    from mixlens.evaluation.result import Row, Table
     from mixlens.results import PathLike
 
 _BEST, _CHANCE = "*", "~"

@@ -13,7 +13,7 @@ from mixlens.view import reading
 if TYPE_CHECKING:
     import pandas
 
-    from mixlens.evaluation.table import Table
+    from mixlens.evaluation.result import Table
     from mixlens.results import Attribution, Comparison, LayerMaps, Results
 
 

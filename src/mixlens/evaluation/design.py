@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from mixlens.attribute import Gradient, Method, Path, Preset, Random
 from mixlens.capture.run import layer_count
 from mixlens.errors import UnknownOption, did_you_mean
-from mixlens.evaluation.facts import plain
+from mixlens.evaluation.fingerprint import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
@@ -67,7 +67,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Design:
     """The run: jobs by key, method labels and measures in the order asked for, columns."""
 
     methods: Mapping[str, str]  # label -> key of its job; the null comes last where it was not asked for
@@ -82,6 +82,11 @@ class Plan:
         numbers = self.jobs[self.methods[label]].numbers
         return (None, *numbers) if label in self.asked and yardstick.measure.per_layer else (None,)
 
+    def width(self, label: str, yardstick: Yardstick) -> int:
+        """How many columns a method has in a measure: its layers, and the levels of a curve."""
+        points = levels(yardstick) if isinstance(yardstick.measure, Curve) else 0
+        return len(self.layers(label, yardstick)) + points
+
 
 def make(
     lens: Any,
@@ -93,8 +98,8 @@ def make(
     options: Mapping[str, Mapping[str, Any]],
     seed: int,
     second: Any = None,
-) -> Plan:
-    """The plan of a run. Raises InputError, UnknownMethod, UnknownOption, Undefined."""
+) -> Design:
+    """The design of a run. Raises InputError, UnknownMethod, UnknownOption, Undefined."""
     refuse_no_lens(lens, second)
     if layers not in (None, "each", "upto"):
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
@@ -148,8 +153,8 @@ def make(
         refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
     refuse_headless(lens, jobs.values())
     corpora = tuple(one for one in found if isinstance(one.measure, Corpus))
-    plan = Plan(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
-    return replace(plan, columns=tuple(_columns(plan)))
+    design = Design(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
+    return replace(design, columns=tuple(_columns(design)))
 
 
 def _refuse_nothing(
@@ -167,11 +172,11 @@ def _refuse_nothing(
         )
 
 
-def _columns(plan: Plan) -> list[Column]:
+def _columns(design: Design) -> list[Column]:
     out = []
-    for y in plan.yardsticks:
-        for label in plan.methods:
-            out += [Column(y.name, label, layer) for layer in plan.layers(label, y)]
+    for y in design.yardsticks:
+        for label in design.methods:
+            out += [Column(y.name, label, layer) for layer in design.layers(label, y)]
             if isinstance(y.measure, Curve):
                 out += [Column(y.name, label, None, level) for level in range(levels(y))]
     return out

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens.cli import app
 from mixlens.errors import Undefined, UnknownOption
-from mixlens.evaluation import layers, run
+from mixlens.evaluation import layers, windows
 from mixlens.measure import probing
 from mixlens.measure.corpus import anisotropy
 from mixlens.measure.probing import mdl_compression, online_code
@@ -128,7 +128,7 @@ def test_a_killed_run_ends_with_the_same_table(
     lens: mixlens.Lens, table: mixlens.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after every chunk of two texts, with the second torn."""
-    monkeypatch.setattr(run, "CHUNK", 2)
+    monkeypatch.setattr(windows, "CHUNK", 2)
     whole = mixlens.evaluate(lens, ROWS, measures=BOTH, out=tmp_path / "whole", resamples=50)
     for stop in (2, 4):
 

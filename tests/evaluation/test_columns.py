@@ -17,7 +17,7 @@ import mixlens
 from mixlens.attribute import ATTRIBUTIONS, Preset
 from mixlens.attribute.target import Target
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
-from mixlens.evaluation import explain, run
+from mixlens.evaluation import explain, windows
 from mixlens.runners import attributions
 from models.families import MASK, make
 from models.words import tokenizer
@@ -400,7 +400,7 @@ def test_progress(lens: mixlens.Lens) -> None:
 def test_progress_begins_where_the_run_goes_on(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "CHUNK", 1)
+    monkeypatch.setattr(windows, "CHUNK", 1)
 
     def stop(done: int, total: int | None) -> None:
         if done == 3:

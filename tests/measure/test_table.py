@@ -150,9 +150,40 @@ def test_a_curve_without_levels_is_undefined(name):
     assert math.isnan(MEASURES[name](given))
 
 
-def test_lengths_that_do_not_fit():
-    two, three = np.array([1.0, 2.0]), np.array([False, False, False])
-    with pytest.raises(Exception):  # noqa: B017  the shape checker of the tests comes first
-        Case(scores=two, special=three)
-    with pytest.raises(InputError, match="pieces"):
-        Case(scores=two, special=three[:2], pieces=("a",))
+LENGTHS = {
+    "special": (np.zeros(3, dtype=bool), "expected 2 values of special, one a token, got 3"),
+    "reference": (np.zeros(1), "expected 2 values of reference, one a token, got 1"),
+    "second": (np.zeros(3), "expected 2 values of second, one a token, got 3"),
+    "cue": (np.zeros(3, dtype=bool), "expected 2 values of cue, one a token, got 3"),
+    "rationale": (np.zeros(3), "expected 2 values of rationale, one a token, got 3"),
+    "answer": (np.zeros(0, dtype=bool), "expected 2 values of answer, one a token, got 0"),
+    "keep": (np.zeros(3, dtype=bool), "expected 2 values of keep, one a token, got 3"),
+    "others": ((np.zeros(2), np.zeros(3)), r"expected 2 scores a class, one a token, got \[2, 3\]"),
+    "pieces": (("a",), "expected 2 pieces, one a token, got 1"),
+}
+
+
+@pytest.mark.parametrize("field", LENGTHS)
+def test_lengths_that_do_not_fit(field, unshaped):
+    case = unshaped("mixlens.measure.case")
+    value, says = LENGTHS[field]
+    fitting = {"scores": np.zeros(2), "special": np.zeros(2, dtype=bool)}
+    case.Case(**fitting, curve=np.zeros(5))
+    with pytest.raises(InputError, match=says):
+        case.Case(**{**fitting, field: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("aopc", {"shortest": -1}, "aopc: expected shortest= a whole number of 0 or more, got -1"),
+        ("aopc", {"shortest": True}, "aopc: expected shortest= a whole number of 0 or more, got True"),
+        ("aopc", {"absolute": 1}, "aopc: expected absolute= True or False, got 1"),
+        ("anisotropy", {"of": "inputs"}, "anisotropy: expected of='outputs' or 'transformed', got 'inputs'"),
+    ],
+)
+def test_options_that_would_be_misread(name, options, says):
+    with pytest.raises(UnknownOption, match=says):
+        MEASURES[name].checked(options)
+    assert MEASURES["anisotropy"].checked({"of": "transformed"}) == {"of": "transformed"}
+    assert MEASURES["aopc"].checked({"shortest": 0, "absolute": True})["shortest"] == 0

@@ -44,11 +44,11 @@ _MAPS = {"W": "attention", "N": "norm", "N_RES": "norm_res", "N_RESLN": "norm_re
 
 def globenc_figures(study: Study) -> Findings:
     """Figures 1 and A.1 to A.4: GlobEnc's [CLS] rows of right and wrong answers and of a pair, and other methods'."""
-    lens = study.lens("sst2")
     wrong: list[str] = []
     for row in study.rows("sst2/dev.jsonl", at_most=300):
-        label = lens.attribute(row["text"], method="random").target.index
-        if label != row["label"] and len(wrong) < 2 and len(row["text"].split()) < 20:
+        target = study.attribute("sst2", row["text"], "random").target
+        assert target is not None
+        if target.index != row["label"] and len(wrong) < 2 and len(row["text"].split()) < 20:
             wrong.append(row["text"])
     others = {f"{name}, [CLS] by layer": Map(method, row="cls") for name, method in _MAPS.items()}
     whole = {f"{name}, last layer": Map(method, last=True) for name, method in _MAPS.items()}

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mixlens
+from mixlens.attribute import Target
 from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
 from mixlens.evaluation.fingerprint import model_facts, versions
 from mixlens.evaluation.log import Log, Mark, Record, lines
+from mixlens.lens import Lens
 from mixlens.reproduce.findings import Method
+from mixlens.results import Attribution, LayerMaps
 from mixlens.tasks import digest
 
 BATCH = 32
@@ -46,21 +49,39 @@ class Study:
     progress: Progress | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
-    _lenses: dict[str, Any] = field(default_factory=dict, repr=False)
+    _lenses: dict[str, Lens] = field(default_factory=dict, repr=False)
 
-    def lens(self, role: str) -> Any:
+    def lens(self, role: str) -> Lens:
         """The lens on the model of a role ("sst2", "agreement" ...): the embedded one unless another was named."""
         if role not in self._lenses:
             wanted = self.models.get(role, self.models.get("*"))
-            found = mixlens.load(wanted if wanted is not None else f"mixlens:{role}")
-            if self.device is not None:
-                try:
-                    found.model.to(self.device)
-                except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
-                    raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
-            self._lenses[role] = found
-            self.used[role] = found.name
+            self.add(role, lambda: mixlens.load(wanted if wanted is not None else f"mixlens:{role}"))
+            self.used[role] = self._lenses[role].name
         return self._lenses[role]
+
+    def add(self, role: str, load: Callable[[], Lens]) -> None:
+        """A lens for a role that no model is named for, on the study's device."""
+        if role in self._lenses:
+            return
+        lens = load()
+        if self.device is not None:
+            try:
+                lens.model.to(self.device)
+            except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
+                raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
+        self._lenses[role] = lens
+
+    def attribute(self, role: str, text: Any, method: str, target: Target | None = None, **options: Any) -> Attribution:
+        """`Lens.attribute` of one text, on the model of a role."""
+        result = self.lens(role).attribute(text, method, target, **options)
+        assert isinstance(result, Attribution)
+        return result
+
+    def mixing(self, role: str, text: Any, method: str) -> LayerMaps:
+        """`Lens.mixing` of one text, on the model of a role."""
+        maps = self.lens(role).mixing(text, method)
+        assert isinstance(maps, LayerMaps)
+        return maps
 
     def rows(self, file: str, keep: Callable[[Row, int], bool] | None = None, at_most: int | None = None) -> list[Row]:
         """The rows of a file of the data folder (or of its `.gz`), in order, no more than asked for.

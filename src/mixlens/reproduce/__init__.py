@@ -13,7 +13,7 @@ from mixlens.progress import barred
 from mixlens.reproduce.claims import Claim
 from mixlens.reproduce.findings import Findings, Number, Panel
 from mixlens.reproduce.report import write
-from mixlens.reproduce.study import BATCH, Progress, Study
+from mixlens.reproduce.study import BATCH, Report, Study
 from mixlens.reproduce.table import REPRODUCTIONS, Reproduction
 
 __all__ = ["REPRODUCTIONS", "Claim", "Findings", "Number", "Panel", "Reproduction", "reproduce"]
@@ -32,7 +32,7 @@ def reproduce(
     device: str | None = None,
     batch_size: int = BATCH,
     costly: int | None = None,
-    progress: Progress | bool | None = None,
+    progress: Report | bool | None = None,
 ) -> Path:
     """Run one reproduction; its page (Markdown), numbers (CSV, JSON) and figures (PNG) stand in `out/NAME`.
 

@@ -16,7 +16,7 @@ from mixlens.measure.ranks import correlation, rank_correlation
 from mixlens.measure.statistics import permutation
 from mixlens.reproduce.claims import STRONG, Claim, Pair, beats, least, nonzero
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
-from mixlens.reproduce.study import Row, Study
+from mixlens.reproduce.study import DataRow, Study
 
 # The eight rows of Table 1: name in the paper -> method here. All are rolled out; none gets a residual added.
 MAPS = {
@@ -171,7 +171,7 @@ def figure4(study: Study) -> Findings:
     compared = {"N_RES": "norm_res", "N_RESLN": "norm_resln", "N_ENC": "globenc"}
     statistics = {"Pearson": correlation, "Spearman": rank_correlation}
 
-    def correlations(row: Row) -> list[float]:
+    def correlations(row: DataRow) -> list[float]:
         """Mean over a map's rows, of every layer by every method by every statistic."""
         maps = {m: study.mixing("sst2", row["text"], m).scores.double().numpy() for m in compared.values()}
         references = study.mixing("sst2", row["text"], "hta_x_input").scores.double().numpy()

@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.evaluation import Table
 from mixlens.reproduce.claims import STRONG, Claim, Pair, beats, least
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
-from mixlens.reproduce.study import Row, Study
+from mixlens.reproduce.study import DataRow, Study
 from mixlens.results import Attribution
 
 _INPUT: dict[str, Any] = {"indexing": "input"}
@@ -256,7 +256,7 @@ def figure4(study: Study) -> Findings:
         f"AttCAT of {text!r}", tuple(rows), tokens, values, better=dict.fromkeys(tokens, 0), kind="score", shape="text"
     )
 
-    def halves(row: Row) -> list[float]:
+    def halves(row: DataRow) -> list[float]:
         """Mean over the lower and the upper half of the layers of their largest score, by the largest of all."""
         largest = _layers(study.attribute("sst2", row["text"], "attcat", **_INPUT)).abs().numpy().max(1)
         half = len(largest) // 2

@@ -25,8 +25,8 @@ from mixlens.results import Attribution, LayerMaps
 from mixlens.tasks import digest
 
 BATCH = 32
-Row = dict[str, Any]
-Progress = Callable[[str, int, "int | None"], None]
+DataRow = dict[str, Any]
+Report = Callable[[str, int, "int | None"], None]
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class Study:
     batch_size: int = BATCH
     costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
-    progress: Progress | None = None
+    progress: Report | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
     _lenses: dict[str, Lens] = field(default_factory=dict, repr=False)
@@ -83,7 +83,9 @@ class Study:
         assert isinstance(maps, LayerMaps)
         return maps
 
-    def rows(self, file: str, keep: Callable[[Row, int], bool] | None = None, at_most: int | None = None) -> list[Row]:
+    def rows(
+        self, file: str, keep: Callable[[DataRow, int], bool] | None = None, at_most: int | None = None
+    ) -> list[DataRow]:
         """The rows of a file of the data folder (or of its `.gz`), in order, no more than asked for.
 
         `keep(row, number)` chooses. Raises DataError where there is no folder or no such file.
@@ -122,7 +124,7 @@ class Study:
         )
 
     def each(
-        self, part: str, role: str, rows: Sequence[Row], numbers: Callable[[Row], Sequence[float]]
+        self, part: str, role: str, rows: Sequence[DataRow], numbers: Callable[[DataRow], Sequence[float]]
     ) -> NDArray[np.float64]:
         """(row, number): what `numbers` finds in each row, kept in a folder row by row; a killed run goes on there."""
         folder = self._folder(part)
@@ -144,7 +146,7 @@ class Study:
         self,
         part: str,
         role: str,
-        rows: Sequence[Row],
+        rows: Sequence[DataRow],
         methods: Sequence[Method],
         measures: Sequence[str],
         costly: Sequence[str],

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 import mixlens
-from mixlens.architectures import FFN, SPECS, Spec, layer_modules, position_limit, spec_for
+from mixlens.architectures import (
+    SPECS,
+    Feed,
+    Spec,
+    ffn_width,
+    layer_count,
+    layer_modules,
+    position_limit,
+    shares_layers,
+    spec_for,
+    takes_positions,
+)
+from mixlens.architectures.spec import SubBlock
 from mixlens.errors import MixlensError, UnknownArchitecture, UnsupportedConfig
 from mixlens.mixing import MIXING
-from mixlens.selfcheck import self_check
+from mixlens.subject.check import self_check
 from models import families, stored
 
 QUICK = ("bert", "gemma2")
@@ -44,68 +57,126 @@ def test_check_passes_where_norms_round_to_float32(name):
 
 # --- every mutation of every spec ---
 
-NORMS = ("ln1", "ln2", "post_attention", "post_ffn")
+
+def changed(spec: Spec, part: SubBlock, **fields: object) -> Spec:
+    """The spec with fields of one sub-block changed."""
+    return replace(spec, chain=tuple(replace(p, **fields) if p is part else p for p in spec.chain))
 
 
-def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Spec]]:
+def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Callable[[], Spec]]]:
     """The spec with one thing changed: a path to each other module of the kind, an order, a norm's kind ..."""
     named = [(path, module) for path, module in layer.named_modules() if path]
     linear = [p for p, m in named if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"]
     norms = [p for p, m in named if "Norm" in type(m).__name__]
-    for path in [p for p, _ in named if p != spec.attention]:
-        yield f"attention={path}", replace(spec, attention=path)
+    attend, feed = spec.attend, spec.feed
+    for path in [p for p, _ in named if p != attend.attention]:
+        yield f"attention={path}", partial(changed, spec, attend, attention=path)
     for path in linear:
-        if path != spec.out:
-            yield f"out={path}", replace(spec, out=path)
-        for k, up in enumerate(spec.ffn.up):
+        if path != attend.out:
+            yield f"out={path}", partial(changed, spec, attend, out=path)
+        for k, up in enumerate(feed.up):
             if path != up:
-                changed = (*spec.ffn.up[:k], path, *spec.ffn.up[k + 1 :])
-                yield f"up[{k}]={path}", replace(spec, ffn=replace(spec.ffn, up=changed))
-        if path != spec.ffn.down:
-            yield f"down={path}", replace(spec, ffn=replace(spec.ffn, down=path))
-    for role in NORMS:
-        current = getattr(spec, role)
+                yield f"up[{k}]={path}", partial(changed, spec, feed, up=(*feed.up[:k], path, *feed.up[k + 1 :]))
+        if path != feed.down:
+            yield f"down={path}", partial(changed, spec, feed, down=path)
+    places = [(part, role) for part in spec.chain for role in ("norm", "branch_norm")]
+    for k, (part, role) in enumerate(places):
+        current, what = getattr(part, role), f"{type(part).__name__}.{role}"
         for path in [*norms, None]:
-            if path != current and (path is None or role != "ln1") and not (path is None and role in ("ln1", "ln2")):
-                yield f"{role}={path}", replace(spec, **{role: path})
-        for other in NORMS:
-            if role < other and current is not None and getattr(spec, other) is not None:
-                yield f"{role}<->{other}", replace(spec, **{role: getattr(spec, other), other: current})
+            if path != current:
+                yield f"{what}={path}", partial(changed, spec, part, **{role: path})
+        for other, its in places[k + 1 :]:
+            if current is not None and getattr(other, its) is not None:
+                yield f"{what}<->{type(other).__name__}.{its}", partial(swapped, spec, part, role, other, its)
     for order in ("post", "pre", "parallel"):
         for first in norms if order == "post" else [None]:
-            if (order, first) != (spec.order, spec.ln1):
-                yield f"order={order}, ln1={first}", replace(spec, order=order, ln1=first)
-    yield "norm", replace(spec, norm="rms" if spec.norm == "layer" else "layer")
-    yield "one_plus", replace(spec, one_plus=not spec.one_plus)
-    if len(spec.ffn.up) == 1:
-        yield "fused", replace(spec, ffn=replace(spec.ffn, fused=not spec.ffn.fused))
-    yield "act", replace(spec, ffn=replace(spec.ffn, act=spec.ffn.down))
-    if len(spec.ffn.up) == 2:
-        yield "up reversed", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[::-1]))
-        yield "up[0] alone", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[:1]))
-        yield "up[1] alone", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up[1:]))
-    elif not spec.ffn.fused:
-        yield "up twice", replace(spec, ffn=replace(spec.ffn, up=spec.ffn.up * 2))
-    for k, path in enumerate(spec.qkv or ()):
+            if (order, first) != (spec.order, attend.norm):
+                chain = (replace(attend, norm=first), feed)
+                yield f"order={order}, norm={first}", partial(replace, spec, order=order, chain=chain)
+    yield "reads=memory", partial(changed, spec, attend, reads="memory")
+    yield "chain reversed", partial(replace, spec, chain=spec.chain[::-1])
+    yield "no network", partial(replace, spec, chain=(attend,))
+    yield "network twice", partial(replace, spec, chain=(attend, feed, feed))
+    yield "no attention", partial(replace, spec, chain=(feed,))
+    yield "attention twice", partial(replace, spec, chain=(attend, *spec.chain))
+    yield "norm", partial(replace, spec, norm="rms" if spec.norm == "layer" else "layer")
+    yield "one_plus", partial(replace, spec, one_plus=not spec.one_plus)
+    if len(feed.up) == 1:
+        yield "fused", partial(changed, spec, feed, fused=not feed.fused)
+    yield "act", partial(changed, spec, feed, act=feed.down)
+    if len(feed.up) == 2:
+        yield "up reversed", partial(changed, spec, feed, up=feed.up[::-1])
+        yield "up[0] alone", partial(changed, spec, feed, up=feed.up[:1])
+        yield "up[1] alone", partial(changed, spec, feed, up=feed.up[1:])
+    elif not feed.fused:
+        yield "up twice", partial(changed, spec, feed, up=feed.up * 2)
+    for k, path in enumerate(attend.qkv or ()):
         for other in linear:
             if other != path:
-                yield f"qkv[{k}]={other}", replace(spec, qkv=(*spec.qkv[:k], other, *spec.qkv[k + 1 :]))
-    yield "layers=absent", replace(spec, layers="absent")
+                qkv = (*attend.qkv[:k], other, *attend.qkv[k + 1 :])
+                yield f"qkv[{k}]={other}", partial(changed, spec, attend, qkv=qkv)
+    yield "layers=absent", partial(replace, spec, layers="absent")
 
 
-@pytest.mark.parametrize("change", [{"order": "pre"}, {"ln1": None}, {"order": "parallel"}])
-def test_a_spec_that_contradicts_itself_cannot_be_made(change):
-    with pytest.raises(ValueError, match="expected ln1 for post-LN layers and no others"):
-        replace(spec_for(families.config_of("bert")), **change)
+def swapped(spec: Spec, part: SubBlock, role: str, other: SubBlock, its: str) -> Spec:
+    """Two norms in each other's places."""
+    here, there = getattr(part, role), getattr(other, its)
+    if part is other:
+        return changed(spec, part, **{role: there, its: here})
+    moved = {id(part): {role: there}, id(other): {its: here}}
+    return replace(spec, chain=tuple(replace(p, **moved.get(id(p), {})) for p in spec.chain))
+
+
+BERT, OPT = (spec_for(families.config_of(name)) for name in ("bert", "opt"))
+MEMORY = replace(BERT.attend, reads="memory", qkv=None)
+
+
+@pytest.mark.parametrize("change", [{"order": "pre"}, {"order": "parallel"}, {"chain": OPT.chain}])
+def test_a_norm_that_a_spec_needs_or_cannot_use_is_an_error(change):
+    with pytest.raises(ValueError, match=r"expected the norm of every sub-block, but not .* of sub-block 0"):
+        replace(BERT, **change)
+
+
+@pytest.mark.parametrize(
+    ("spec", "chain", "says"),
+    [
+        (BERT, (BERT.feed,), "expected at least one attention sub-block, got"),
+        (BERT, (BERT.attend, BERT.attend, BERT.feed), "expected tokens to read each other at the beginning of a layer"),
+        (BERT, BERT.chain[::-1], "expected tokens to read each other at the beginning of a layer"),
+        (OPT, (OPT.attend, replace(MEMORY, norm=None), OPT.feed), "expected the norm of every sub-block"),
+    ],
+)
+def test_a_chain_that_cannot_be_taken_apart_is_an_error(spec, chain, says):
+    with pytest.raises(ValueError, match=says):
+        replace(spec, chain=chain)
+
+
+def test_a_parallel_layer_has_one_attention():
+    parallel = replace(OPT, order="parallel")
+    with pytest.raises(ValueError, match="no second attention in a parallel one"):
+        replace(parallel, chain=(OPT.attend, MEMORY, OPT.feed))
+
+
+def test_layers_with_several_attentions_have_no_single_one():
+    spec = replace(BERT, chain=(BERT.attend, MEMORY, BERT.feed))
+    assert spec.attends == (BERT.attend, MEMORY)
+    with pytest.raises(ValueError, match="too many values"):
+        spec.attend  # noqa: B018
+    assert spec.norms == ("attention.output.LayerNorm", "attention.output.LayerNorm", "output.LayerNorm")
 
 
 @pytest.mark.parametrize(("up", "fused"), [((), False), (("a", "b", "c"), False), (("a", "b"), True), ((), True)])
 def test_a_network_has_one_first_map_or_two(up, fused):
     with pytest.raises(ValueError, match="expected one first map, or two where they are gated and not fused"):
-        FFN(up, "act", "down", fused)
+        Feed(up, "act", "down", "norm", fused=fused)
 
 
-def refused(model: object, spec: Spec) -> bool:
+def refused(model: object, make: Callable[[], Spec]) -> bool:
+    """Whether a spec cannot be made, or does not survive the self-check."""
+    try:
+        spec = make()
+    except ValueError:
+        return True
     try:
         self_check(model, spec, "it").require()
     except MixlensError:
@@ -127,8 +198,8 @@ def test_every_mutation_is_refused(name, dtype):
     layer = layer_modules(model, spec)[-1]
     tried = dict(mutations(spec, layer))
     assert len(tried) > 20
-    assert [what for what, changed in tried.items() if not refused(model, changed)] == []
-    assert not refused(model, spec)
+    assert [what for what, make in tried.items() if not refused(model, make)] == []
+    assert not refused(model, lambda: spec)
 
 
 # --- what is not known is refused by name ---
@@ -187,8 +258,60 @@ def test_every_setting_of_the_families_is_handled(name):
     spec_for(families.config_of(name))
 
 
+# --- what a spec or a model says beside its layers, each against the model's own pass ---
+
+
 def test_position_limits():
     assert {position_limit(families.model(name)) for name in families.FAMILIES} == {40}
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_layers_are_counted_as_they_run(name):
+    model = families.model(name)
+    spec, ran = spec_for(model.config), []
+    modules = layer_modules(model, spec)
+    handles = [layer.register_forward_hook(lambda *given: ran.append(given[0])) for layer in modules]
+    model(torch.tensor([TEXT]))
+    for handle in handles:
+        handle.remove()
+    assert len(ran) == layer_count(model, spec)
+    assert list(dict.fromkeys(ran)) == modules
+    assert shares_layers(spec) == (name.startswith("albert"))
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_the_width_of_a_network_is_read_off_its_modules(name):
+    model = families.model(name)
+    assert ffn_width(model, spec_for(model.config)) == 44  # whatever the configuration calls it
+
+
+WINDOWED = ("mistral", "gemma2", "modernbert")  # a window counts the masked token too
+
+
+@pytest.mark.parametrize("name", [name for name in families.FAMILIES if name not in WINDOWED])
+def test_positions_are_taken_as_the_spec_says(name):
+    """A token out of the middle: masked padding in its place, or the others keep their positions, or they move up."""
+    model = families.model(name)
+    positions, pad = spec_for(model.config).positions, model.config.pad_token_id
+
+    def states(ids: list[int], **inputs: list[int]) -> torch.Tensor:
+        return model(torch.tensor([ids]), **{k: torch.tensor([v]) for k, v in inputs.items()}).last_hidden_state
+
+    kept = [0, 1, 3, 4, 5, 6]
+    short = [TEXT[i] for i in kept]
+    first = pad + 1 if positions == "ids" else 0
+    masked = states([*TEXT[:2], pad, *TEXT[3:7]], attention_mask=[1, 1, 0, 1, 1, 1, 1])[:, kept]
+    stay, move = states(short, position_ids=[first + i for i in kept]), states(short)
+    same, other = (stay, move) if positions == "all" else (move, stay)
+    assert (masked - same).abs().max() < 1e-9
+    assert (masked - other).abs().max() > 1e-3
+
+
+def test_positions_can_be_given_where_the_forward_takes_them():
+    assert all(takes_positions(families.model(name, "sequence")) for name in families.FAMILIES)
+    model = copy.deepcopy(families.model("bert"))
+    model.forward = lambda input_ids, attention_mask: None
+    assert not takes_positions(model)
 
 
 # --- one model in four forms ---

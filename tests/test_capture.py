@@ -189,7 +189,8 @@ def test_one_layer_is_alive_at_a_time(name):
         assert [ref() for ref in seen_before if ref() is not None] == []
         block = Block(spec, seen)
         block.terms("residual").norms()
-        seen_before.extend(map(weakref.ref, (seen, block, seen.calls[0], seen.calls[0].v, seen.attn)))
+        (call,) = seen.attends[0].calls
+        seen_before.extend(map(weakref.ref, (seen, block, call, call.v, seen.attends[0].out)))
 
     with torch.no_grad():
         run(model, spec, {"input_ids": torch.tensor(TEXTS[:1])}, look)

@@ -14,12 +14,12 @@ from safetensors import safe_open
 from safetensors.torch import load, load_file, save_file
 
 import mixlens
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.schema import check
+from mixlens.target import Target
 
 SOURCE = Tokens(
     ids=(2, 9, 4, 3),

@@ -212,10 +212,10 @@ def test_examples_are_short(code):
 
 
 def test_adding_a_method(monkeypatch, tiny_bert_folder):
-    from mixlens.mixing import methods
+    from mixlens.mixing import table
 
-    names = {**vars(methods), **new_names(METHOD)}
-    monkeypatch.setitem(methods.MIXING, *new_line(METHOD_LINE, names))
+    names = {**vars(table), **new_names(METHOD)}
+    monkeypatch.setitem(table.MIXING, *new_line(METHOD_LINE, names))
     lens = mixlens.load(tiny_bert_folder)
     maps = lens.mixing(TEXT, method="norm_share", power=2.0)
     expected = lens.mixing(TEXT, method="norm").scores.double() ** 2
@@ -255,7 +255,7 @@ def test_adding_an_architecture(monkeypatch):
             parameter.data += 0.3 * torch.randn_like(parameter)
     with pytest.raises(UnknownArchitecture, match="starcoder2"):
         mixlens.load(model)
-    wrong = new_names(SPEC.replace('ln2="post_attention_layernorm"', 'ln2="input_layernorm"'), families)
+    wrong = new_names(SPEC.replace('norm="post_attention_layernorm"', 'norm="input_layernorm"'), families)
     monkeypatch.setitem(families.SPECS, *new_line(SPEC_LINE, wrong))
     with pytest.raises(SelfCheckFailed):
         mixlens.load(model)

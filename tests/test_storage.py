@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 
 import mixlens
 from mixlens import storage
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.evaluation.log import MANIFEST, RESULTS
 from mixlens.evaluation.tabulate import CSV
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Attribution, Comparison, LayerMaps
+from mixlens.target import Target
 
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 SOURCE = Tokens(

@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import errors
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.cli import app, commands, running
 from mixlens.cli.inputs import value_of
 from mixlens.escape import STEERS, visible
 from mixlens.results import Attribution, Comparison, LayerMaps
+from mixlens.target import Target
 
 EVIL = "a\x1b[31m\x07\x9b\x7f\x00\r\u202e\ud800"
 TEXT = "a deep film ."

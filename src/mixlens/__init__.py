@@ -13,18 +13,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixlens.attribute.target import Target as Target
     from mixlens.capture.given import Words as Words
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
-    from mixlens.facts import measures as measures
-    from mixlens.facts import methods as methods
+    from mixlens.inventory import measures as measures
+    from mixlens.inventory import methods as methods
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import read as read
+    from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
     from mixlens.tasks.table import task as task
 
@@ -36,11 +36,11 @@ _HOME = {
     "LayerMaps": "results",
     "Attribution": "results",
     "read": "results",
-    "Target": "attribute.target",
+    "Target": "target",
     "Comparison": "results",
     "Words": "capture.given",
-    "methods": "facts",
-    "measures": "facts",
+    "methods": "inventory",
+    "measures": "inventory",
     "evaluate": "evaluation.evaluate",
     "Table": "evaluation.result",
     "Example": "tasks.example",

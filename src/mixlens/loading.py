@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from mixlens.architectures import shares_layers, spec_for
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
 from mixlens.progress import quiet
@@ -56,8 +57,6 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
     """
     from transformers import AutoConfig
 
-    from mixlens.architectures.match import check_config, spec_for
-
     where, folder, options = _place(name, options)
     trust = bool(options.pop("trust_remote_code", False))
     shared = {k: options.pop(k) for k in _SHARED if k in options} | {"trust_remote_code": trust}
@@ -67,9 +66,8 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
         config, rest = AutoConfig.from_pretrained(where, return_unused_kwargs=True, **shared, **options)
     rest = {k: v for k, v in rest.items() if k in options}
     spec_for(config)  # refuse by name before any weights are read
-    check_config(config)
     if "gguf_file" not in shared and getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config  # (`check_config` lets nothing pass but floats that a GGUF file was made into)
+        del config.quantization_config  # (`spec_for` lets nothing pass but floats that a GGUF file was made into)
     cls = _class(config, trust, "gguf_file" in shared)
     if folder is not None:
         with _reading(name, "configuration"):
@@ -193,7 +191,7 @@ def _complete(model: Any, cls: Any, config: Any, found: Mapping[str, Any], name:
 def _parameters(cls: Any, config: Any, trust: bool, folder: Path) -> int:
     """How many numbers a model of this configuration has at least; nothing is allocated for it."""
     layers, width = getattr(config, "num_hidden_layers", 0), getattr(config, "hidden_size", 0)
-    least = 0 if config.model_type == "albert" else int(layers) * int(width)  # a norm a layer; ALBERT's share theirs
+    least = 0 if shares_layers(spec_for(config)) else int(layers) * int(width)  # a norm a layer of its own
     if least > 4 * _bytes(folder):
         return least  # building so many layers, however empty, takes its time
     with torch.device("meta"):

@@ -15,10 +15,10 @@ from scipy import stats
 
 import mixlens
 from mixlens.attribute import ATTRIBUTIONS, Preset
-from mixlens.attribute.target import Target
+from mixlens.attribute.calls import attributions
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation import explain, windows
-from mixlens.runners import attributions
+from mixlens.target import Target
 from models.families import MASK, make
 from models.words import tokenizer
 

@@ -84,13 +84,13 @@ def test_transformed_vectors_are_the_terms(lens: mixlens.Lens, table: mixlens.Ta
     """Padding, batch mates and terms of 0 count for nothing; the terms are made here from attention and values."""
     every: list[list[np.ndarray]] = []
     for text in (row["text"] for row in ROWS):
-        (tokens,), _ = lens._encode([text], False)
+        (tokens,) = lens.subject.read([text]).require()
 
         def terms(block: Any) -> torch.Tensor:
             (whole,) = [vectors for _, _, vectors in block.terms("ln1").chunks()]
             return whole.flatten(2)
 
-        (one,) = lens.through([tokens], terms, square=False)
+        (one,) = lens.subject.through([tokens], terms, square=False)
         every.append([layer.reshape(-1, lens.model.config.hidden_size).numpy() for layer in one.layers])
     for layer, row in enumerate(table.layers("inner")):
         assert row.mean == pytest.approx(cosines([one[layer] for one in every]), abs=1e-6)

@@ -17,6 +17,7 @@ from mixlens.cli import app
 from mixlens.errors import DataError, ResultFileError, RunChanged, TargetError, Undefined, UnknownOption
 from mixlens.measure import statistics
 from mixlens.measure.perturb import shares
+from mixlens.subject import Subject
 from models import families
 from models.words import tokenizer
 
@@ -42,7 +43,7 @@ def lens(tiny_bert_folder):
     ],
 )
 def test_options_are_checked_before_the_work(lens, ask, says, monkeypatch):
-    monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
+    monkeypatch.setattr(Subject, "passes", lambda *a, **k: pytest.fail("work began"))
     with pytest.raises(UnknownOption, match=says):
         mixlens.evaluate(lens, TEXTS, **{"methods": ["alti"], "measures": ["spearman"], **ask})
 
@@ -103,7 +104,7 @@ def test_a_run_that_found_nothing_yet_may_be_asked_otherwise(lens, tmp_path):
 
 @pytest.mark.parametrize("target", ["neg", 7, mixlens.Target("positive", foil="neg")])
 def test_a_target_that_no_text_has_is_refused_before_the_work(lens, target, monkeypatch):
-    monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
+    monkeypatch.setattr(Subject, "passes", lambda *a, **k: pytest.fail("work began"))
     with pytest.raises(TargetError, match=r"no label 'neg'|expected a label index of 0 to 1, got 7"):
         mixlens.evaluate(lens, TEXTS, ["alti"], ["aopc"], target=target)
 
@@ -122,7 +123,7 @@ def test_a_target_that_no_text_has_is_refused_before_the_work(lens, target, monk
     ],
 )
 def test_a_measure_of_what_the_task_never_has_is_refused_before_the_work(lens, measure, task, says, monkeypatch):
-    monkeypatch.setattr(lens, "through", lambda *a, **k: pytest.fail("work began"))
+    monkeypatch.setattr(Subject, "passes", lambda *a, **k: pytest.fail("work began"))
     row = {"text": "a good film .", "first": "good", "second": "bad", "cue": [[0, 1]], "rationale": [[0, 1]]}
     row |= {"target": "good", "foil": "bad", "target_span": [2, 6]}
     for rows in ([row], iter([row])):
@@ -212,7 +213,7 @@ def test_a_regression_head_is_called_one(measure, says):
 def test_a_model_without_a_head_is_refused_up_front(lens, monkeypatch):
     bare = mixlens.load(lens.model.base_model, lens.tokenizer)
     with monkeypatch.context() as patch:
-        patch.setattr(bare, "through", lambda *a, **k: pytest.fail("work began"))
+        patch.setattr(Subject, "passes", lambda *a, **k: pytest.fail("work began"))
         for ask, names in (({}, "saliency explains"), ({"methods": ["attcat"]}, "attcat, saliency explain")):
             with pytest.raises(Undefined, match=f"^{names} an answer, and this model has no head .* take methods and"):
                 mixlens.evaluate(bare, TEXTS, **{"methods": ["alti"], "measures": ["spearman"], **ask})

@@ -16,9 +16,10 @@ import pytest
 import torch
 
 import mixlens
+from mixlens import budget
+from mixlens.attribute import calls
 from mixlens.errors import DataError, ResultFileError, RunChanged
 from mixlens.evaluation import log, windows
-from mixlens.runners import budget
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
 HOW: dict[str, Any] = {"methods": ["alti", "saliency"], "measures": ["spearman", "aopc"], "resamples": 20}
@@ -256,7 +257,7 @@ def test_batches_are_those_that_the_run_began_with(
         sizes.append(found[0])
         return found
 
-    monkeypatch.setattr(budget, "within", seen)
+    monkeypatch.setattr(calls, "within", seen)
 
     texts = [TEXTS[2]] * 4
     room = range(10**6, 10**9)

@@ -11,10 +11,12 @@ import torch
 import transformers
 
 import mixlens
+from mixlens import budget
 from mixlens.attribute import ATTRIBUTIONS, Gradient, Preset, method
-from mixlens.attribute.target import Target
-from mixlens.runners import budget, graph, together
-from mixlens.runners.request import request
+from mixlens.attribute.calls import request, together
+from mixlens.attribute.gradient import family
+from mixlens.subject import Subject
+from mixlens.target import Target
 from models import families
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film ."]
@@ -106,13 +108,14 @@ def test_maps_that_do_not_fit_together_are_made_one_by_one(monkeypatch: pytest.M
     most = max(other.plan(text, name).peak_bytes for name in methods)
     monkeypatch.setattr(budget, "_free", lambda device: most)
     seen: list[int] = []
-    stream = mixlens.Lens.stream
+    stream = Subject.passes
 
-    def streamed(self: mixlens.Lens, texts: Any, make: Any, **how: Any) -> Any:
-        seen.append(len(make))
+    def streamed(self: Subject, texts: Any, make: Any, **how: Any) -> Any:
+        if make[0][0] is not None:
+            seen.append(len(make))
         return stream(self, texts, make, **how)
 
-    monkeypatch.setattr(mixlens.Lens, "stream", streamed)
+    monkeypatch.setattr(Subject, "passes", streamed)
     found = other.compare(text, methods, faithfulness=False)
     assert (list(found.attributions), seen) == (list(methods), [1, 1, 1, 1])
     monkeypatch.setattr(budget, "_free", lambda device: 2 * most)
@@ -131,18 +134,19 @@ def test_progress_of_a_flow_counts_its_rows() -> None:
 
 def test_passes_are_counted(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    backward, stream = graph.differentiate, mixlens.Lens.stream
+    backward, stream = family.differentiate, Subject.passes
 
     def differentiate(*args: Any, **how: Any) -> Any:
         seen.append(how["weights"])
         return backward(*args, **how)
 
-    def streamed(self: mixlens.Lens, texts: Any, make: Any, **how: Any) -> Any:
-        seen.append(len(make))
+    def streamed(self: Subject, texts: Any, make: Any, **how: Any) -> Any:
+        if make[0][0] is not None:
+            seen.append(len(make))
         return stream(self, texts, make, **how)
 
-    monkeypatch.setattr(graph, "differentiate", differentiate)
-    monkeypatch.setattr(mixlens.Lens, "stream", streamed)
+    monkeypatch.setattr(family, "differentiate", differentiate)
+    monkeypatch.setattr(Subject, "passes", streamed)
     lens.compare(TEXTS[0], [*GRADIENTS, *MAPS], faithfulness=False)
     assert seen == [False, True, len(MAPS)]
     seen.clear()
@@ -157,8 +161,8 @@ def test_maps_of_several_methods_are_kept_of_few_texts_at_a_time() -> None:
     config = transformers.BertConfig(num_hidden_layers=12, hidden_size=24, intermediate_size=24, vocab_size=50)
     lens = mixlens.load(transformers.BertForSequenceClassification(config).eval())
     texts = [[7] * 512] * 40
-    tokens, goals = lens._encode(texts, False)[0], [Target()] * 40
-    ask = {n: request(lens, "globenc", {}, goals, tokens, 32, None, memory="9GB", together=n) for n in (1, 8)}
+    tokens, goals = lens.subject.read(texts).require(), [Target()] * 40
+    ask = {n: request(lens.subject, "globenc", {}, goals, tokens, 32, None, memory="9GB", together=n) for n in (1, 8)}
     assert ask[1].size_of(512) == 32
     kept = 12 * 512 * 512 * 4
     assert ask[8].size_of(512) == (512 << 20) // (8 * kept) < 32 == ask[8].size_of(64)

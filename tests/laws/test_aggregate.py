@@ -13,6 +13,8 @@ from torch import Tensor
 
 import mixlens
 from mixlens.aggregate import AGGREGATIONS
+from mixlens.aggregate.functions import rollout_scaled
+from mixlens.aggregate.streams import rollout_streams
 from mixlens.errors import MixlensError, Undefined, UnknownOption
 from mixlens.mixing import MIXING
 from models import families
@@ -145,6 +147,105 @@ def test_maps_are_aggregated_once():
         maps_of("alti").rollout().rollout()
     with pytest.raises(Undefined, match="already aggregated by mean"):
         maps_of("alti").mean().sum()
+
+
+# --- several streams ---
+
+
+def random_rows(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def decoder(layers: int = 4, target: int = 5, source: int = 7) -> tuple[Tensor, Tensor, Tensor]:
+    """Maps T, S and the encoder's rollout; rows of T and S together sum to 1."""
+    rows = random_rows(layers, target, target + source)
+    rows = rows / rows.sum(-1, keepdim=True)
+    encoder = random_rows(source, source, seed=1)
+    return rows[..., :target], rows[..., target:], encoder / encoder.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("rescale", [False, True])
+def test_one_stream_is_the_rollout_to_the_last_bit(rescale, dtype):
+    maps = random_rows(6, 11, 11).to(dtype)
+    expected, logs = [], []
+    for m in maps:
+        product = m.double() @ expected[-1] if expected else m.double()
+        expected.append(product / product.max() if rescale else product)
+        logs.append((logs[-1] if logs else 0.0) + (product.max().log() if rescale else 0.0))
+    rolled, scale = rollout_streams({("x", "x"): maps}, rescale=rescale)
+    assert torch.equal(rolled["x", "x"], torch.stack(expected))
+    assert torch.equal(scale, torch.tensor(logs, dtype=torch.float64))
+    got, again = rollout_scaled(maps, rescale=rescale)
+    assert torch.equal(got, rolled["x", "x"])
+    assert torch.equal(again, scale)
+
+
+def test_a_decoder_s_rollout_is_that_of_two_equations():
+    t, s, encoder = decoder()
+    got, _ = rollout_streams({("t", "t"): t, ("t", "s"): s}, {("s", "s"): encoder})
+    assert set(got) == {("t", "t"), ("t", "s")}
+    to_target, to_source = [t[0]], [s[0] @ encoder]
+    for layer in range(1, 4):
+        to_source.append(s[layer] @ encoder + t[layer] @ to_source[-1])
+        to_target.append(t[layer] @ to_target[-1])
+    close(got["t", "t"], torch.stack(to_target))
+    close(got["t", "s"], torch.stack(to_source))
+    close(got["t", "t"].sum(-1) + got["t", "s"].sum(-1), torch.ones(4, 5, dtype=torch.float64))
+
+
+def test_streams_are_blocks_of_one_matrix():
+    """One matrix over all tokens, the identity where a stream stays, rolled out as one stream."""
+    t, s, encoder = decoder()
+    whole = torch.zeros(4, 12, 12, dtype=torch.float64)
+    whole[:, :5, :5], whole[:, :5, 5:], whole[:, 5:, 5:] = t, s, torch.eye(7, dtype=torch.float64)
+    first = torch.eye(12, dtype=torch.float64)
+    first[5:, 5:] = encoder
+    expected = product(torch.cat([first[None], whole]))[1:]
+    got, _ = rollout_streams({("t", "t"): t, ("t", "s"): s}, {("s", "s"): encoder})
+    close(got["t", "t"], expected[:, :5, :5])
+    close(got["t", "s"], expected[:, :5, 5:])
+    plain, _ = rollout_streams({("t", "t"): t, ("t", "s"): s})  # the memory is its own tokens
+    close(plain["t", "s"], product(whole)[:, :5, 5:])
+
+
+def test_streams_that_read_each_other():
+    """Both move, and one comes from the other from the second layer on only."""
+    a, b, c = random_rows(3, 4, 4), random_rows(3, 4, 2, seed=1), random_rows(3, 2, 3, seed=2)
+    got, _ = rollout_streams({("a", "a"): a, ("a", "b"): b, ("b", "c"): c})
+    assert torch.equal(got["a", "b"][0], b[0])
+    assert (got["a", "c"][0] == 0).all()
+    close(got["a", "b"][1], a[1] @ b[0])
+    close(got["a", "c"][1], b[1] @ c[0])
+    close(got["a", "c"][2], a[2] @ b[1] @ c[0] + b[2] @ c[1])
+    close(got["b", "c"], c)
+
+
+def test_rescaled_streams_keep_their_shares():
+    t, s, encoder = decoder(24)
+    t, s = 1e30 * t, 1e30 * s
+    got, logs = rollout_streams({("t", "t"): t, ("t", "s"): s}, {("s", "s"): encoder}, rescale=True)
+    plain, _ = rollout_streams({("t", "t"): t, ("t", "s"): s}, {("s", "s"): encoder})
+    assert all(torch.isfinite(m).all() for m in (*got.values(), logs))
+    assert not all(torch.isfinite(m).all() for m in plain.values())  # 1e720
+    for layer in range(9):  # what float64 holds without
+        assert max(float(m[layer].max()) for m in got.values()) == 1.0
+        for pair, m in plain.items():
+            close(got[pair][layer], m[layer] / logs[layer].exp(), 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("maps", "below", "says"),
+    [
+        ({}, {}, r"expected maps of as many layers for every pair of streams, got \[\]"),
+        ({("t", "t"): (2, 3, 3), ("t", "s"): (3, 3, 4)}, {}, r"as many layers for every pair of streams, got \[2, 3\]"),
+        ({("t", "t"): (2, 3, 4)}, {}, "expected as many tokens of 't' in every map, got 3 and 4"),
+        ({("t", "s"): (2, 3, 4)}, {("s", "s"): (5, 5)}, "expected as many tokens of 's' in every map, got 4 and 5"),
+    ],
+)
+def test_streams_that_do_not_fit_are_refused(maps, below, says):
+    with pytest.raises(Undefined, match=says):
+        rollout_streams({k: torch.ones(v) for k, v in maps.items()}, {k: torch.ones(v) for k, v in below.items()})
 
 
 # --- the others ---

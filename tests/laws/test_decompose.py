@@ -22,10 +22,10 @@ def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
     assert (got - expected).abs().max() <= tolerance * max(1.0, float(expected.abs().max()))
 
 
-def frozen(block: Block, role: str, u: Tensor, bias: bool) -> Tensor:
-    """The norm `role` with the spread that it met in the pass, from its definition."""
-    module = block.module.get_submodule(block.spec.norms[role])
-    at = block.norms[role][0]
+def frozen(block: Block, path: str, u: Tensor, bias: bool) -> Tensor:
+    """A norm with the spread that it met in the pass, from its definition."""
+    module = block.module.get_submodule(path)
+    at = block.norms[path][0]
     if block.spec.norm == "layer":
         u, at = u - u.mean(-1, keepdim=True), at - at.mean(-1, keepdim=True)
     eps = module.variance_epsilon if hasattr(module, "variance_epsilon") else module.eps
@@ -35,14 +35,14 @@ def frozen(block: Block, role: str, u: Tensor, bias: bool) -> Tensor:
 
 def rest(block: Block, stage: str) -> Tensor:
     """What no token's term holds: the output bias through the norms, their biases, and the FFN's direct effect."""
-    bias = block.output[1]
+    bias, (feed,) = block.output[1], block.behind
     r = torch.zeros_like(block.x) if bias is None else bias.expand_as(block.x)
-    if stage != "attention" and "post_attention" in block.norms:
-        r = frozen(block, "post_attention", r, bias=True)
+    if stage != "attention" and block.attend.branch_norm is not None:
+        r = frozen(block, block.attend.branch_norm, r, bias=True)
     if stage in ("ln1", "ln2"):
-        r = frozen(block, "ln1", r, bias=True)
+        r = frozen(block, block.attend.norm, r, bias=True)
     if stage == "ln2":
-        r = frozen(block, "ln2", r + block.ffn(block.norms["ln1"][1]), bias=True)
+        r = frozen(block, feed.norm, r + block.branch(feed, block.norms[block.attend.norm][1]), bias=True)
     return r
 
 

@@ -8,9 +8,9 @@ import matplotlib
 import pytest
 import torch
 
-from mixlens.attribute.target import Target
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Comparison
+from mixlens.target import Target
 from mixlens.view import reading, terminal
 from mixlens.view.fonts import drawable
 from mixlens.view.labels import spelled

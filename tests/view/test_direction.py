@@ -84,7 +84,7 @@ def test_special_tokens_and_templates_have_no_direction(arabic):
 
 
 def test_a_target_is_isolated(arabic):
-    from mixlens.attribute.target import Target
+    from mixlens.target import Target
 
     page = replace(arabic, target=Target(label="إيجابي", index=1)).to_html()
     assert "“<bdi>إيجابي</bdi>”" in page

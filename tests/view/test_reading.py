@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.results import Attribution
+from mixlens.target import Target
 from mixlens.view import reading
 
 

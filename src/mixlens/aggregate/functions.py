@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.aggregate.flow import Progress, flow
+from mixlens.aggregate.streams import rollout_streams
 
 Maps = Float[Tensor, "layer query key"]
 AnyMaps = Float[Tensor, "layer *heads query key"]
@@ -35,16 +36,8 @@ def rollout_scaled(maps: Maps, rescale: bool = True) -> tuple[Maps, Float[Tensor
     Maps whose rows do not sum to 1 grow without bound (1e19 over 12 layers). One number a layer changes no ranking
     and no share of a row; row-wise rescaling would.
     """
-    out = torch.empty_like(maps, dtype=torch.float64)  # filled in place: long texts' maps are large
-    logs = torch.zeros(len(maps), dtype=torch.float64, device="cpu")
-    for index, m in enumerate(maps):
-        product = out[index].copy_(m) if index == 0 else torch.matmul(m.double(), out[index - 1], out=out[index])
-        if rescale:
-            top = product.max()
-            factor = top if top > 0 else product.new_ones(())
-            product.div_(factor)
-            logs[index] = (logs[index - 1] if index else 0.0) + factor.log().cpu()
-    return out, logs
+    rolled, logs = rollout_streams({("", ""): maps}, rescale=rescale)
+    return rolled["", ""], logs
 
 
 def head_rollout(heads: Float[Tensor, "layer head query key"], head: int, share: float) -> Maps:

@@ -1,18 +1,32 @@
 """Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`."""
 
 from mixlens.architectures.families import SPECS, variants
-from mixlens.architectures.match import base_model, layer_modules, position_limit, spec_for, submodule, unwrap
-from mixlens.architectures.spec import FFN, Spec
+from mixlens.architectures.match import base_model, layer_modules, spec_for, submodule, unwrap
+from mixlens.architectures.sizes import (
+    accepts,
+    ffn_width,
+    layer_count,
+    position_limit,
+    shares_layers,
+    takes_positions,
+)
+from mixlens.architectures.spec import Attend, Feed, Spec
 
 __all__ = [
-    "FFN",
     "SPECS",
+    "Attend",
+    "Feed",
     "Spec",
+    "accepts",
     "base_model",
+    "ffn_width",
+    "layer_count",
     "layer_modules",
     "position_limit",
+    "shares_layers",
     "spec_for",
     "submodule",
+    "takes_positions",
     "unwrap",
     "variants",
 ]

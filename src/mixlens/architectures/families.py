@@ -7,89 +7,110 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from mixlens.architectures.spec import FFN, Spec
+from mixlens.architectures.spec import Attend, Feed, Spec
 
 _BERT = Spec(
     layers="encoder.layer",
-    attention="attention.self",
-    out="attention.output.dense",
-    ffn=FFN(("intermediate.dense",), "intermediate.intermediate_act_fn", "output.dense"),
-    ln1="attention.output.LayerNorm",
-    ln2="output.LayerNorm",
+    chain=(
+        Attend(
+            attention="attention.self",
+            out="attention.output.dense",
+            norm="attention.output.LayerNorm",
+            qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
+        ),
+        Feed(("intermediate.dense",), "intermediate.intermediate_act_fn", "output.dense", norm="output.LayerNorm"),
+    ),
     order="post",
-    qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
 )
+
+_ROBERTA = replace(_BERT, positions="ids")
 
 _DISTILBERT = Spec(
     layers="transformer.layer",
-    attention="attention",
-    out="attention.out_lin",
-    ffn=FFN(("ffn.lin1",), "ffn.activation", "ffn.lin2"),
-    ln1="sa_layer_norm",
-    ln2="output_layer_norm",
+    chain=(
+        Attend(
+            attention="attention",
+            out="attention.out_lin",
+            norm="sa_layer_norm",
+            qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+        ),
+        Feed(("ffn.lin1",), "ffn.activation", "ffn.lin2", norm="output_layer_norm"),
+    ),
     order="post",
-    qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
 )
 
+
+def _albert_layers(base: Any) -> list[Any]:
+    """Each group of layers runs as often as it takes for all groups to make the model's depth."""
+    groups, depth = base.encoder.albert_layer_groups, base.config.num_hidden_layers
+    return [layer for i in range(depth) for layer in groups[i * len(groups) // depth].albert_layers]
+
+
 _ALBERT = Spec(
-    layers=lambda base: [layer for group in base.encoder.albert_layer_groups for layer in group.albert_layers],
-    attention="attention",
-    out="attention.dense",
-    ffn=FFN(("ffn",), "activation", "ffn_output"),
-    ln1="attention.LayerNorm",
-    ln2="full_layer_layer_norm",
+    layers=_albert_layers,
+    chain=(
+        Attend(
+            attention="attention",
+            out="attention.dense",
+            norm="attention.LayerNorm",
+            qkv=("attention.query", "attention.key", "attention.value"),
+        ),
+        Feed(("ffn",), "activation", "ffn_output", norm="full_layer_layer_norm"),
+    ),
     order="post",
-    qkv=("attention.query", "attention.key", "attention.value"),
 )
 
 _GPT2 = Spec(
     layers="h",
-    attention="attn",
-    out="attn.c_proj",
-    ffn=FFN(("mlp.c_fc",), "mlp.act", "mlp.c_proj"),
-    ln2="ln_2",
+    chain=(
+        Attend("attn", "attn.c_proj"),
+        Feed(("mlp.c_fc",), "mlp.act", "mlp.c_proj", norm="ln_2"),
+    ),
 )
 
 _GPT_NEOX = Spec(
     layers="layers",
-    attention="attention",
-    out="attention.dense",
-    ffn=FFN(("mlp.dense_h_to_4h",), "mlp.act", "mlp.dense_4h_to_h"),
-    ln2="post_attention_layernorm",
+    chain=(
+        Attend("attention", "attention.dense"),
+        Feed(("mlp.dense_h_to_4h",), "mlp.act", "mlp.dense_4h_to_h", norm="post_attention_layernorm"),
+    ),
     order="parallel",
 )
 
 _OPT = Spec(
     layers="decoder.layers",
-    attention="self_attn",
-    out="self_attn.out_proj",
-    ffn=FFN(("fc1",), "activation_fn", "fc2"),
-    ln2="final_layer_norm",
+    chain=(
+        Attend("self_attn", "self_attn.out_proj"),
+        Feed(("fc1",), "activation_fn", "fc2", norm="final_layer_norm"),
+    ),
+    positions="mask",
 )
+_OPT_POST = replace(_OPT, chain=(replace(_OPT.attend, norm="self_attn_layer_norm"), _OPT.feed), order="post")
 
 _LLAMA = Spec(
     layers="layers",
-    attention="self_attn",
-    out="self_attn.o_proj",
-    ffn=FFN(("mlp.gate_proj", "mlp.up_proj"), "mlp.act_fn", "mlp.down_proj"),
-    ln2="post_attention_layernorm",
+    chain=(
+        Attend("self_attn", "self_attn.o_proj"),
+        Feed(("mlp.gate_proj", "mlp.up_proj"), "mlp.act_fn", "mlp.down_proj", norm="post_attention_layernorm"),
+    ),
     norm="rms",
 )
 
 _GEMMA2 = replace(
     _LLAMA,
-    ln2="pre_feedforward_layernorm",
-    post_attention="post_attention_layernorm",
-    post_ffn="post_feedforward_layernorm",
+    chain=(
+        replace(_LLAMA.attend, branch_norm="post_attention_layernorm"),
+        replace(_LLAMA.feed, norm="pre_feedforward_layernorm", branch_norm="post_feedforward_layernorm"),
+    ),
     one_plus=True,
 )
 
 _MODERNBERT = Spec(
     layers="layers",
-    attention="attn",
-    out="attn.Wo",
-    ffn=FFN(("mlp.Wi",), "mlp.act", "mlp.Wo", fused=True),
-    ln2="mlp_norm",
+    chain=(
+        Attend("attn", "attn.Wo"),
+        Feed(("mlp.Wi",), "mlp.act", "mlp.Wo", norm="mlp_norm", fused=True),
+    ),
     bare=True,
 )
 
@@ -100,14 +121,14 @@ def _gpt_neox(config: Any) -> Spec:
 
 def _opt(config: Any) -> Spec:
     """OPT-350M is the post-LN one of its family."""
-    return _OPT if config.do_layer_norm_before else replace(_OPT, order="post", ln1="self_attn_layer_norm")
+    return _OPT if config.do_layer_norm_before else _OPT_POST
 
 
 SPECS: dict[str, Callable[[Any], Spec]] = {
     "bert": lambda config: _BERT,
-    "roberta": lambda config: _BERT,
-    "xlm-roberta": lambda config: _BERT,
-    "camembert": lambda config: _BERT,
+    "roberta": lambda config: _ROBERTA,
+    "xlm-roberta": lambda config: _ROBERTA,
+    "camembert": lambda config: _ROBERTA,
     "electra": lambda config: _BERT,
     "distilbert": lambda config: _DISTILBERT,
     "albert": lambda config: _ALBERT,

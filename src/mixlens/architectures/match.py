@@ -85,7 +85,7 @@ def submodule(module: Any, path: str) -> Any:
 
 
 def layer_modules(base: Any, spec: Spec) -> list[Any]:
-    """The distinct layer modules in the order of the model's list (ALBERT runs each several times)."""
+    """The distinct layer modules in the order of their first run (ALBERT runs each several times)."""
     layers = spec.layers(base) if callable(spec.layers) else submodule(base, spec.layers)
     return list(dict.fromkeys(layers))
 
@@ -123,14 +123,3 @@ def _unsupported(config: Any, key: str, value: Any, default: Any) -> Unsupported
         f"expected the configuration of '{config.model_type}' with {key}={default!r}, got {key}={value!r}, which may "
         "change the mathematics and has no rule here; load a model without it, or add the rule (CONTRIBUTING.md)"
     )
-
-
-def position_limit(model: Any) -> int | None:
-    """The most tokens that the model has positions for; None where nothing says so."""
-    config = model.config
-    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    if limit is None:
-        return None
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        return int(limit) - int(config.pad_token_id) - 1  # positions start after the padding index
-    return int(limit)

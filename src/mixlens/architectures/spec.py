@@ -4,61 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 Order = Literal["post", "pre", "parallel"]
+# Which tokens take a position: all of them; those that the attention mask shows; those whose ids are no padding,
+# numbered from behind the padding's id. In the last two, a masked padding token in the middle takes none.
+Positions = Literal["all", "mask", "ids"]
 
 
 @dataclass(frozen=True)
-class FFN:
-    """The feed-forward network: `down(act(up(x)))`, or gated: `down(act(up[0](x)) * up[1](x))`.
+class Attend:
+    """An attention sub-block: its tokens read themselves, or another stream (`memory`: an encoder's output).
 
-    Paths are below the layer. `fused`: one linear map holds both gated halves, the activated one first.
+    `norm` stands behind the residual sum in post-LN layers, else in front of the sub-block. At the beginning of a
+    layer that is not post-LN it needs no name: it is in the query, key and value vectors.
+    """
+
+    attention: str  # the module that is handed to the attention interface
+    out: str  # the output projection W_O, b_O
+    norm: str | None = None
+    branch_norm: str | None = None  # between the output projection and the residual sum (Gemma 2)
+    reads: Literal["self", "memory"] = "self"
+    qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A feed-forward sub-block: `down(act(up(x)))`, or gated: `down(act(up[0](x)) * up[1](x))`.
+
+    `fused`: one linear map holds both gated halves, the activated one first.
     """
 
     up: tuple[str, ...]
     act: str
     down: str
+    norm: str
+    branch_norm: str | None = None  # between `down` and the residual sum (Gemma 2)
     fused: bool = False
 
     def __post_init__(self) -> None:
         if len(self.up) not in ((1,) if self.fused else (1, 2)):
             raise ValueError(f"expected one first map, or two where they are gated and not fused, got {self.up}")
 
+    @property
+    def gated(self) -> bool:
+        """Whether two activations are multiplied."""
+        return self.fused or len(self.up) == 2
+
+
+SubBlock: TypeAlias = Attend | Feed
+
 
 @dataclass(frozen=True)
 class Spec:
-    """Which module of a layer plays which part. Paths are below the layer, `layers` is below the base model.
+    """A layer as a chain of sub-blocks f_1, f_2 ...: which module plays which part, and how the parts are joined.
 
-    What is not here is read from the pass itself: query, key and value projections, head counts, rotary embeddings,
-    masks and windows. A spec that is wrong does not survive the self-check at load.
+    post:     x_k = norm_k(x_(k-1) + f_k(x_(k-1)))
+    pre:      x_k = x_(k-1) + f_k(norm_k(x_(k-1)))
+    parallel: x_k = x_(k-1) + f_k(norm_k(x_0))
 
-    post:     a = x + attn;  b = ln1(a);  y = ln2(b + ffn(b))
-    pre:      a = x + attn;               y = a + ffn(ln2(a))
-    parallel: a = x + attn;               y = a + ffn(ln2(x))
-    `post_attention` norms the sub-block's output before the residual sum, `post_ffn` the FFN's (Gemma 2).
+    x_0 is the layer's input, the last x its output; a `branch_norm` is applied to f_k(...) before the sum. Paths are
+    below the layer. `layers` is the path of a list below the base model, or a function of the base model to the layers
+    in the order in which they run (one that runs several times is there as often). What is not here is read from the
+    pass itself: query, key and value projections, head counts, rotary embeddings, masks and windows. A spec that is
+    wrong does not survive the self-check at load.
     """
 
     layers: str | Callable[[Any], Iterable[Any]]
-    attention: str  # the module that is handed to the attention interface
-    out: str  # the output projection W_O, b_O
-    ffn: FFN
-    ln2: str
-    ln1: str | None = None
+    chain: tuple[SubBlock, ...]
     order: Order = "pre"
-    post_attention: str | None = None
-    post_ffn: str | None = None
     norm: Literal["layer", "rms"] = "layer"
-    one_plus: bool = False  # the gain is 1 + weight
+    one_plus: bool = False  # the gain of the norms is 1 + weight
     bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
-    qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
+    positions: Positions = "all"
 
     def __post_init__(self) -> None:
-        if (self.ln1 is not None) != (self.order == "post"):
-            raise ValueError(f"expected ln1 for post-LN layers and no others, got ln1={self.ln1!r}, {self.order}")
+        if not self.attends:
+            raise ValueError(f"expected at least one attention sub-block, got {self.chain}")
+        for k, part in enumerate(self.chain):
+            post, first = self.order == "post", k == 0 and isinstance(part, Attend)
+            if (part.norm is None) != (first and not post):
+                raise ValueError(
+                    "expected the norm of every sub-block, but not that in front of the attention that a layer begins "
+                    f"with unless it is post-LN, got norm={part.norm!r} of sub-block {k}, {self.order}"
+                )
+            if k and isinstance(part, Attend) and (part.reads == "self" or self.order == "parallel"):
+                raise ValueError(
+                    "expected tokens to read each other at the beginning of a layer only, and no second attention in a "
+                    f"parallel one, got {part} behind {k} other sub-block(s), {self.order}"
+                )
 
     @property
-    def norms(self) -> dict[str, str]:
-        """Role -> path of the norms that the decomposition freezes."""
-        roles = {n: getattr(self, n) for n in ("ln1", "ln2", "post_attention", "post_ffn")}
-        return {role: path for role, path in roles.items() if path is not None}
+    def attends(self) -> tuple[Attend, ...]:
+        """The attention sub-blocks."""
+        return tuple(part for part in self.chain if isinstance(part, Attend))
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """The feed-forward sub-blocks."""
+        return tuple(part for part in self.chain if isinstance(part, Feed))
+
+    @property
+    def attend(self) -> Attend:
+        """The attention sub-block of layers that have one. Raises ValueError for others."""
+        (attend,) = self.attends
+        return attend
+
+    @property
+    def feed(self) -> Feed:
+        """The feed-forward sub-block of layers that have one. Raises ValueError for others."""
+        (feed,) = self.feeds
+        return feed
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        """The paths of the norms that the decomposition freezes, in the order in which they run."""
+        pairs = [(part.branch_norm, part.norm) for part in self.chain]
+        pairs = [pair if self.order == "post" else pair[::-1] for pair in pairs]
+        return tuple(path for pair in pairs for path in pair if path is not None)

@@ -17,6 +17,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from mixlens.errors import UnsupportedConfig
+from mixlens.precision import widened
 
 NAME = "mixlens"
 RECORDER = "_mixlens_record"  # set on a shadow's attention modules only
@@ -54,14 +55,14 @@ class Call:
 
     def logits(self, rows: slice = slice(None)) -> Tensor:
         """The logits before the softmax, masked with the smallest finite number."""
-        q, k = _wide(self.q[:, :, rows]) * self.scaling, repeat_heads(_wide(self.k), self.groups)
+        q, k = widened(self.q[:, :, rows]) * self.scaling, repeat_heads(widened(self.k), self.groups)
         s = q @ k.transpose(2, 3)
         if self.softcap is not None:
             s = torch.tanh(s / self.softcap) * self.softcap
         if self.bias is not None:
-            s = s + _wide(self.bias[..., rows, :])
+            s = s + widened(self.bias[..., rows, :])
         if self.mask is not None and self.mask.dtype != torch.bool:
-            return s + _wide(_rows(self.mask, rows))
+            return s + widened(_rows(self.mask, rows))
         visible = self.visible(rows)
         return s if visible is None else s.masked_fill(~visible, torch.finfo(s.dtype).min)
 
@@ -100,10 +101,6 @@ def _gathered(t: Tensor | None, at: Tensor) -> Tensor | None:
         return t
     t = t.expand(len(at), -1, -1, -1)
     return t.gather(2, at.expand(-1, t.shape[1], -1, t.shape[3]))
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _rows(mask: Tensor, rows: slice) -> Tensor:

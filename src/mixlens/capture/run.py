@@ -6,18 +6,30 @@ So one layer's tensors live at a time, however deep the model is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, base_model, layer_modules, submodule
+from mixlens.architectures import Attend, Spec, base_model, layer_modules, submodule
+from mixlens.architectures import layer_count as layer_count
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow
 from mixlens.errors import SelfCheckFailed
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # how a module was called
+
+
+@dataclass(eq=False)
+class AttendPass:
+    """What one attention sub-block saw and made in one pass."""
+
+    calls: list[Call] = field(default_factory=list)
+    out: Tensor | None = None  # the output projection's output (batch, position, dim), bias in
+    arguments: Arguments = ((), {})  # of the attention module, where it reads another stream
 
 
 @dataclass(eq=False)
@@ -27,9 +39,8 @@ class LayerPass:
     index: int
     module: torch.nn.Module  # the shadow's layer
     x: Tensor  # its input
-    calls: list[Call] = field(default_factory=list)
-    attn: Tensor | None = None  # the output projection's output, bias in
-    norms: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # role -> input and output
+    attends: tuple[AttendPass, ...]  # one for each `Spec.attends`
+    norms: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # path -> input and output
     y: Tensor | None = None  # its output
     form: type | None = None  # how it gives `y` back: itself (Tensor), or alone in a tuple; None: with more
     args: tuple[Any, ...] = ()  # how it was called, x among them
@@ -40,6 +51,130 @@ OnLayer = Callable[[LayerPass], Tensor | None]
 OnInput = Callable[[int, Tensor], Tensor | None]
 OnCall = Callable[[int, Call], Tensor | None]
 OnLinear = Callable[[torch.nn.Linear, Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is called while a pass goes on, and what an answer other than None does."""
+
+    layer: OnLayer  # behind each layer, in order: the layer's output
+    input: OnInput | None = None  # in front of each layer: its input
+    call: OnCall | None = None  # each attention call: the weights (batch, head, query, key) that it is computed with
+    linear: OnLinear | None = None  # each linear map's input and output
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which part of the model runs, and what of its output is made.
+
+    `heads`: the whole model, else the base model only. `at`: a language model's logits at one position of each text
+    only, (text, 1, vocabulary), and with `tokens` of these alone, (text, 1, token).
+    """
+
+    heads: bool = False
+    at: Sequence[int] | None = None
+    tokens: Sequence[int] | None = None
+
+    def prepare(self, twin: Any) -> Any:
+        """The part of a shadow that is to be called, with its vocabulary cut down."""
+        if not self.heads:
+            return base_model(twin)
+        vocabulary = twin.get_output_embeddings() if self.at is not None else None
+        if vocabulary is not None:
+            vocabulary.register_forward_pre_hook(partial(_at_rows, list(self.at or ())))
+            if self.tokens is not None:
+                vocabulary.forward = partial(_some_outputs, vocabulary, list(self.tokens))
+        return twin
+
+
+class Recorder:
+    """The hooks of one pass: fills a `LayerPass` as a layer runs, and hands it over behind it.
+
+    `skip`: the forms of the first layers (`LayerPass.form`), which are passed by: they give back what they get.
+    """
+
+    def __init__(self, spec: Spec, watch: Watch, skip: Sequence[type] = ()) -> None:
+        self.spec, self.watch, self.skip = spec, watch, skip
+        self.count = 0  # layers that have run
+        self.current: LayerPass | None = None  # the layer that runs now
+
+    def attach(self, twin: Any) -> None:
+        """Put the hooks on a shadow."""
+        for layer in layer_modules(base_model(twin), self.spec):
+            if self.skip:
+                layer.forward = partial(self.pass_by, layer.forward)
+            layer.register_forward_pre_hook(self.enter, with_kwargs=True)
+            layer.register_forward_hook(self.leave, with_kwargs=True)
+            layer.register_forward_hook(lambda module, args, out: let_go(module))
+            for number, attend in enumerate(self.spec.attends):
+                attention = submodule(layer, attend.attention)
+                attention.__dict__[RECORDER] = partial(self.record, number)
+                if attend.reads == "memory":
+                    attention.register_forward_pre_hook(partial(self.keep_arguments, number), with_kwargs=True)
+                submodule(layer, attend.out).register_forward_hook(partial(self.keep_out, number, attend))
+            for path in self.spec.norms:
+                submodule(layer, path).register_forward_hook(partial(self.keep_norm, path))
+        if self.watch.linear is not None:
+            for module in twin.modules():
+                if isinstance(module, torch.nn.Linear):
+                    module.register_forward_hook(partial(_show, self.watch.linear))
+
+    def pass_by(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """In the place of a layer's forward: of the first layers, their input in the form of their output."""
+        if self.count >= len(self.skip):
+            return forward(*args, **kwargs)
+        x = _hidden(args, kwargs)
+        return (x,) if self.skip[self.count] is tuple else x
+
+    def enter(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
+        """A layer begins."""
+        if self.count < len(self.skip):
+            return None
+        new = None if self.watch.input is None else self.watch.input(self.count, _hidden(args, kwargs))
+        if new is not None:
+            args, kwargs = with_hidden(args, kwargs, new)
+        attends = tuple(AttendPass() for _ in self.spec.attends)
+        self.current = LayerPass(self.count, module, _hidden(args, kwargs), attends, args=args, kwargs=kwargs)
+        return None if new is None else (args, kwargs)
+
+    def record(self, number: int, call: Call) -> Tensor | None:
+        """The layer's attention sub-block `number` calls the interface."""
+        if self.current is None:
+            return None
+        self.current.attends[number].calls.append(call)
+        return None if self.watch.call is None else self.watch.call(self.current.index, call)
+
+    def keep_arguments(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """An attention module that reads another stream begins."""
+        if self.current is not None:
+            self.current.attends[number].arguments = args, kwargs
+
+    def keep_out(self, number: int, attend: Attend, module: torch.nn.Module, args: Any, out: Tensor) -> None:
+        """An output projection has run."""
+        if self.current is not None:
+            self.current.attends[number].out = _like(out, self.current, attend.out)
+
+    def keep_norm(self, path: str, module: torch.nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+        """A norm has run."""
+        if self.current is not None:
+            pair = _like(args[0], self.current, path), _like(out, self.current, path)
+            self.current.norms[path] = pair
+
+    def leave(self, module: torch.nn.Module, args: Any, kwargs: Any, out: Any) -> Any:
+        """A layer ends."""
+        seen, self.current = self.current, None  # what `watch.layer` calls is not recorded
+        self.count += 1
+        if self.count <= len(self.skip):
+            return None
+        assert seen is not None
+        _complete(seen, self.spec)
+        first = out[0] if isinstance(out, tuple) else out
+        seen.y = first.view_as(seen.x)
+        seen.form = None if isinstance(out, tuple) and len(out) > 1 else type(out)
+        new = self.watch.layer(seen)
+        if new is None:
+            return None
+        return (new.view_as(first), *out[1:]) if isinstance(out, tuple) else new.view_as(first)
 
 
 def run(
@@ -56,158 +191,42 @@ def run(
     skip: Sequence[type] = (),
     tokens: Sequence[int] | None = None,
 ) -> Any:
-    """One pass over `inputs`; `on_layer` is called once a layer, in order, and may return a new layer output.
+    """One pass over `inputs`, and the output of what ran: see `Watch` (`on_...`), `Reading` and `Recorder` (`skip`).
 
-    `on_input` may return another input for layer l. `on_call` may return attention weights, (batch, head, query,
-    key), that the layer is then computed with, so that they stand in the autograd graph. `on_linear` sees input and
-    output of every linear map.
-
-    `heads`: run the whole model (its output comes back), else the base model only. `at`: a language model's logits
-    are wanted at one position of each text only, (text, 1, vocabulary), and with `tokens` of these alone, (text, 1,
-    token). `skip`: the first layers, by their `form`, are not run: they give back what they get; what is seen begins
-    above them, where `on_input` has to give the input. Raises SelfCheckFailed when a layer does not call the attention
-    interface exactly once, or when no layer runs.
+    What is seen begins above the layers that are skipped, where `on_input` has to give the input. Raises
+    SelfCheckFailed when an attention sub-block does not call the attention interface exactly once, or when no layer
+    runs.
     """
     twin = shadow(model, NAME)
-    base = base_model(twin)
-    current: LayerPass | None = None
-    count = 0
-
-    def enter(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal current
-        if count < len(skip):
-            return None
-        x = args[0] if args else kwargs["hidden_states"]
-        new = None if on_input is None else on_input(count, x)
-        if new is not None:
-            args, kwargs = ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
-        x = args[0] if args else kwargs["hidden_states"]
-        current = LayerPass(count, module, x, args=args, kwargs=kwargs)
-        return None if new is None else (args, kwargs)
-
-    def record(call: Call) -> Tensor | None:
-        if current is None:
-            return None
-        current.calls.append(call)
-        return None if on_call is None else on_call(current.index, call)
-
-    def keep_attn(module: torch.nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-        if current is not None:
-            current.attn = _like(out, current, spec.out)
-
-    def keep_norm(role: str) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-            if current is not None:
-                path = spec.norms[role]
-                current.norms[role] = (_like(args[0], current, path), _like(out, current, path))
-
-        return hook
-
-    def leave(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-        nonlocal current, count
-        seen, current = current, None  # what `on_layer` calls is not recorded
-        count += 1
-        if count <= len(skip):
-            return None
-        assert seen is not None
-        _complete(seen, spec)
-        first = out[0] if isinstance(out, tuple) else out
-        seen.y = first.view_as(seen.x)
-        seen.form = None if isinstance(out, tuple) and len(out) > 1 else type(out)
-        new = on_layer(seen)
-        if new is None:
-            return None
-        return (new.view_as(first), *out[1:]) if isinstance(out, tuple) else new.view_as(first)
-
-    def passed_by(forward: Callable[..., Any]) -> Callable[..., Any]:
-        def back(*args: Any, **kwargs: Any) -> Any:
-            if count >= len(skip):
-                return forward(*args, **kwargs)
-            x = args[0] if args else kwargs["hidden_states"]
-            return (x,) if skip[count] is tuple else x
-
-        return back
-
-    for layer in layer_modules(base, spec):
-        if skip:
-            layer.forward = passed_by(layer.forward)
-        layer.register_forward_pre_hook(enter, with_kwargs=True)
-        layer.register_forward_hook(leave, with_kwargs=True)
-        layer.register_forward_hook(lambda module, args, out: let_go(module))
-        submodule(layer, spec.out).register_forward_hook(keep_attn)
-        for role, path in spec.norms.items():
-            submodule(layer, path).register_forward_hook(keep_norm(role))
-        submodule(layer, spec.attention).__dict__[RECORDER] = record
-    if on_linear is not None:
-        for module in twin.modules():
-            if isinstance(module, torch.nn.Linear):
-                module.register_forward_hook(lambda m, args, out: on_linear(m, args[0], out))
-    vocabulary = twin.get_output_embeddings() if heads and at is not None else None
-    if vocabulary is not None:
-        rows = list(range(len(at or ()))), list(at or ())
-
-        def only_at(module: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (args[0][rows][:, None], *args[1:])
-
-        vocabulary.register_forward_pre_hook(only_at)
-        if tokens is not None:
-            vocabulary.forward = partial(_some_outputs, vocabulary, list(tokens))
-    output = (twin if heads else base)(**inputs)
-    if count == 0:
+    recorder = Recorder(spec, Watch(on_layer, on_input, on_call, on_linear), skip)
+    recorder.attach(twin)
+    output = Reading(heads, at, tokens).prepare(twin)(**inputs)
+    if recorder.count == 0:
         raise SelfCheckFailed(f"expected the layers of {type(model).__name__} to run, none did; the spec names others")
     return output
+
+
+def with_hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Any) -> Arguments:
+    """The arguments of a layer or attention module with other hidden states."""
+    return ((x, *args[1:]), dict(kwargs)) if args else (args, {**kwargs, "hidden_states": x})
+
+
+def _hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def _show(on_linear: OnLinear, module: torch.nn.Linear, args: tuple[Any, ...], out: Tensor) -> None:
+    on_linear(module, args[0], out)
+
+
+def _at_rows(at: list[int], module: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One position of each text of a vocabulary map's input."""
+    return (args[0][list(range(len(at))), at][:, None], *args[1:])
 
 
 def _some_outputs(linear: torch.nn.Linear, outputs: list[int], x: Tensor) -> Tensor:
     bias = None if linear.bias is None else linear.bias[outputs]
     return torch.nn.functional.linear(x, linear.weight[outputs], bias)
-
-
-def call_again(
-    module: torch.nn.Module, spec: Spec, args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Tensor
-) -> Call:
-    """The attention call of a layer run again on other hidden states x, all else as it was given; in x's graph.
-
-    The layer's own hooks are left out: it is not a layer of a pass.
-    """
-    attention = submodule(module, spec.attention)
-    calls: list[Call] = []
-    held = attention.__dict__.get(RECORDER)
-    attention.__dict__[RECORDER] = calls.append
-    rest, named = _each(args[1:], _leaf), _each(dict(kwargs), _leaf)
-    try:
-        if args:
-            module.forward(x, *rest, **named)
-        else:
-            module.forward(**{**named, "hidden_states": x})
-    finally:
-        attention.__dict__[RECORDER] = held
-    (call,) = calls
-    return call
-
-
-def text_of(value: Any, b: int, batch: int) -> Any:
-    """Text b of every tensor whose first axis is the batch, in whatever holds it; vectors are no batches."""
-    return _each(value, lambda t: t[b : b + 1] if t.ndim > 1 and len(t) == batch else t)
-
-
-def _each(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
-    """`value` with f of every tensor in it."""
-    if isinstance(value, Tensor):
-        return f(value)
-    if isinstance(value, Call):
-        return replace(value, **{k: _each(v, f) for k, v in vars(value).items()})
-    if isinstance(value, Mapping):
-        return {k: _each(v, f) for k, v in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(_each(v, f) for v in value)
-    return value
-
-
-def _leaf(t: Tensor) -> Tensor:
-    """In at least float32, and such as autograd takes."""
-    t = t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
-    return t.clone() if t.is_inference() else t
 
 
 def _like(t: Tensor, seen: LayerPass, path: str) -> Tensor:
@@ -221,21 +240,15 @@ def _like(t: Tensor, seen: LayerPass, path: str) -> Tensor:
 
 def _complete(seen: LayerPass, spec: Spec) -> None:
     name = type(seen.module).__name__
-    if len(seen.calls) != 1:
-        raise SelfCheckFailed(
-            f"expected one call of the attention interface in {name} {seen.index} (module '{spec.attention}'), got "
-            f"{len(seen.calls)}; this version of transformers does not hand this layer's attention out"
-        )
-    if seen.attn is None or set(seen.norms) != set(spec.norms):
-        missing = [spec.out] * (seen.attn is None) + [p for r, p in spec.norms.items() if r not in seen.norms]
+    for attend, part in zip(spec.attends, seen.attends, strict=True):
+        if len(part.calls) != 1:
+            raise SelfCheckFailed(
+                f"expected one call of the attention interface in {name} {seen.index} (module '{attend.attention}'), "
+                f"got {len(part.calls)}; this version of transformers does not hand this layer's attention out"
+            )
+    missing = [a.out for a, part in zip(spec.attends, seen.attends, strict=True) if part.out is None]
+    missing += [path for path in spec.norms if path not in seen.norms]
+    if missing:
         raise SelfCheckFailed(
             f"expected {name} {seen.index} to run {missing}, it did not; the spec names other modules"
         )
-
-
-def layer_count(model: Any, spec: Spec) -> int:
-    """How many times a layer runs in one pass."""
-    config = base_model(model).config
-    if config.model_type == "albert":
-        return int(config.num_hidden_layers) * int(config.inner_group_num)
-    return len(layer_modules(base_model(model), spec))

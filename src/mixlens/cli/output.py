@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mixlens.results import Attribution, LayerMaps
-    from mixlens.selfcheck import Check
+    from mixlens.subject.check import Check
 
 STDOUT = Path("-")
 

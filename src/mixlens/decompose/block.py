@@ -1,26 +1,29 @@
-"""Block: one layer of one pass, taken apart. Three primitives: terms, (their) norms, and `finish`."""
+"""Block: one attention of one layer of one pass, taken apart. Primitives: terms, (their) norms, and `finish`."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, submodule
-from mixlens.capture.attention import Call
-from mixlens.capture.run import LayerPass, call_again, text_of
+from mixlens.architectures import Attend, Feed, Spec, submodule
+from mixlens.architectures.spec import SubBlock
+from mixlens.capture.again import attention_alone, attention_of, of_text
+from mixlens.capture.attention import Call, repeat_heads
+from mixlens.capture.run import Arguments, LayerPass
 from mixlens.decompose.jacobian import Jacobians, feed_forward, token_local
 from mixlens.decompose.linear import Frozen, in_place, matrix
 from mixlens.decompose.terms import Terms
 from mixlens.errors import SelfCheckFailed, Undefined
+from mixlens.precision import is_half, widened
 
 Stage = Literal["attention", "residual", "ln1", "ln2"]
 STAGES: tuple[Stage, ...] = ("attention", "residual", "ln1", "ln2")
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def take_rows(t: Tensor, queries: Tensor) -> Tensor:
@@ -29,57 +32,97 @@ def take_rows(t: Tensor, queries: Tensor) -> Tensor:
 
 
 class Block:
-    """One layer of one pass. Hidden states are (batch, position, dim), in at least float32.
+    """One attention sub-block of one layer of one pass. Hidden states are (batch, position, dim), in at least float32.
 
-    `x` the layer's input, `attn` the output projection's real output (bias in), `y` the layer's real output.
-    `place` (batch, row): the positions of the query rows, where not all are there (see `only`); None: all.
+    `x` the vectors that enter it, `attn` its output projection's real output (bias in), `y` the layer's real output.
+    `place` (batch, row): the positions of the query rows, where not all are there (see `only`); None: all. `number`:
+    which of the layer's attention sub-blocks; None: it has one.
     """
 
-    def __init__(self, spec: Spec, seen: LayerPass) -> None:
-        assert seen.attn is not None and seen.y is not None
-        self.spec, self.index = spec, seen.index
-        half = self.half = seen.x.dtype in _HALF
-        self.module = copy.deepcopy(seen.module).float() if half else seen.module
-        (call,) = seen.calls
+    def __init__(self, spec: Spec, seen: LayerPass, number: int | None = None) -> None:
+        attend = spec.attend if number is None else spec.attends[number]
+        where = spec.chain.index(attend)
+        self.spec, self.index, self.attend, self.behind = spec, seen.index, attend, spec.chain[where + 1 :]
+        self.half = is_half(seen.x.dtype)
+        self.module = copy.deepcopy(seen.module).float() if self.half else seen.module
+        self.passes = dict(zip(spec.attends, seen.attends, strict=True))
+        mine = self.passes[attend]
+        (call,) = mine.calls
+        assert mine.out is not None and seen.y is not None
         self.call: Call = call
-        self.x, self.attn, self.y = (t.float() if half else t for t in (seen.x, seen.attn, seen.y))
-        self.norms = {r: tuple(t.float() if half else t for t in pair) for r, pair in seen.norms.items()}
-        self.values = call.v.float() if half else call.v
-        self.inputs: tuple[Any, Any] = (seen.args, seen.kwargs)
+        self.norms = {path: (widened(before), widened(after)) for path, (before, after) in seen.norms.items()}
+        self.x, self.attn, self.y = widened(self._entering(seen, where)), widened(mine.out), widened(seen.y)
+        self.values = widened(call.v)
+        self.arguments: Arguments = (seen.args, seen.kwargs)
         self.place: Tensor | None = None
+
+    def _entering(self, seen: LayerPass, where: int) -> Tensor:
+        """The vectors that enter sub-block `where` of the chain."""
+        if where == 0 or self.spec.order == "parallel":
+            return seen.x
+        before, here = self.spec.chain[where - 1], self.spec.chain[where]
+        post = self.spec.order == "post"
+        path = before.norm if post else here.norm
+        assert path is not None
+        return seen.norms[path][1 if post else 0]
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether queries and keys are one stream, so that a token has a term of its own."""
+        return self.attend.reads == "self"
+
+    def require_itself(self, name: str) -> None:
+        """Raises Undefined for what needs a token's own term, where another stream is read."""
+        if not self.reads_itself:
+            raise Undefined(
+                f"{name} needs queries and keys of one stream, '{self.attend.attention}' reads another, in which no "
+                "token meets itself; use a method that needs no term of its own (attention, norm, value_zeroing)"
+            )
 
     def only(self, queries: Tensor) -> Block:
         """The same for some query rows alone, `queries` (batch, row) being their positions; all keys stay."""
         one = copy.copy(self)
         one.place, one.call = queries, self.call.take(queries)
         one.x, one.attn, one.y = (take_rows(t, queries) for t in (self.x, self.attn, self.y))
-        one.norms = {role: tuple(take_rows(t, queries) for t in pair) for role, pair in self.norms.items()}
+        one.norms = {p: (take_rows(t, queries), take_rows(u, queries)) for p, (t, u) in self.norms.items()}
+        one.passes = {
+            attend: replace(seen, calls=[call.take(queries) for call in seen.calls])
+            for attend, seen in self.passes.items()
+        }
         return one
 
     @cached_property
     def output(self) -> tuple[Tensor, Tensor | None]:
         """W_O as (head, head dim, dim), and b_O (dim,) or None."""
         heads, width = self.call.q.shape[1], self.values.shape[-1]
-        weight, bias = matrix(submodule(self.module, self.spec.out), heads * width)
+        weight, bias = matrix(submodule(self.module, self.attend.out), heads * width)
         return weight.T.reshape(heads, width, -1), bias
 
-    def norm(self, role: str) -> Frozen:
-        """The frozen form of the norm that plays `role`."""
-        return Frozen(submodule(self.module, self.spec.norms[role]), self.spec.norm, self.spec.one_plus)
+    def norm(self, path: str) -> Frozen:
+        """The frozen form of a norm of the layer."""
+        return Frozen(submodule(self.module, path), self.spec.norm, self.spec.one_plus)
 
-    def scale(self, role: str) -> Tensor:
-        """1 / standard deviation that the norm `role` met in this pass, (batch, position)."""
-        return self.norm(role).scale(self.norms[role][0])
+    def scale(self, path: str) -> Tensor:
+        """1 / standard deviation that a norm met in this pass, (batch, position)."""
+        return self.norm(path).scale(self.norms[path][0])
 
     def has(self, stage: Stage) -> bool:
         """Whether the layer has this stage: `ln1` and `ln2` only where norms follow the residual sums (post-LN)."""
         return stage in ("attention", "residual") or self.spec.order == "post"
 
-    def terms(self, stage: Stage) -> Terms:
-        """The terms of the attention sub-block at a stage of the layer (value bias in, output bias and LN beta out).
+    def _norms_to(self, stage: Stage) -> tuple[str, ...]:
+        """The norms behind the residual sums that a stage is behind."""
+        if stage in ("attention", "residual"):
+            return ()
+        paths = (self.attend.norm, *(part.norm for part in self.behind))
+        return tuple(path for path in paths[: 1 if stage == "ln1" else None] if path is not None)
 
-        attention: sum_h alpha_ij^h W_O^h v_j^h;  residual: plus x_i at i = j;  ln1, ln2: through the frozen norms.
-        A norm between sub-block and residual (Gemma 2) is frozen and applied from `residual` on. Raises Undefined.
+    def terms(self, stage: Stage) -> Terms:
+        """The terms of the sub-block at a stage of the layer (value bias in, output bias and LN beta out).
+
+        attention: sum_h alpha_ij^h W_O^h v_j^h;  residual: plus x_i at i = j (not where another stream is read);
+        ln1: through the frozen norm behind that sum;  ln2: through those of all sub-blocks behind. A norm between
+        sub-block and residual (Gemma 2) is frozen and applied from `residual` on. Raises Undefined.
         """
         if not self.has(stage):
             raise Undefined(
@@ -87,75 +130,100 @@ class Block:
                 "its residual sum"
             )
         projection, own, scale = self.output[0], None, None
+        branch_norm = self.attend.branch_norm
         if stage != "attention":
-            own = self.x
-            if "post_attention" in self.norms:
-                projection = self.norm("post_attention").linear(projection)
-                scale = self.scale("post_attention")
-        for role in ("ln1", "ln2")[: max(0, STAGES.index(stage) - 1)]:
-            norm, factor = self.norm(role), self.scale(role)
-            assert own is not None
-            projection, own = norm.linear(projection), norm.linear(own) * factor[..., None]
+            own = self.x if self.reads_itself else None
+            if branch_norm is not None:
+                projection, scale = self.norm(branch_norm).linear(projection), self.scale(branch_norm)
+        for path in self._norms_to(stage):
+            norm, factor = self.norm(path), self.scale(path)
+            projection = norm.linear(projection)
+            own = None if own is None else norm.linear(own) * factor[..., None]
             scale = factor if scale is None else scale * factor
-        return Terms(self.call, self.values, projection, scale, own, self.place)
+        return Terms(self.call, self.values, projection, scale, own, self.place, self.reads_itself)
 
     def result(self, stage: Stage) -> Tensor:
         """The real vector at a stage, biases in: what the terms explain. (batch, position, dim)."""
         if stage == "attention":
             return self.attn
         if stage == "residual":
-            return self.x + (self.norms["post_attention"][1] if "post_attention" in self.norms else self.attn)
-        return self.norms[stage][1]
+            branch_norm = self.attend.branch_norm
+            return self.x + (self.attn if branch_norm is None else self.norms[branch_norm][1])
+        return self.norms[self._norms_to(stage)[-1]][1]
 
     def finish(self, attn: Tensor) -> Tensor:
-        """The rest of the layer from an output-projection output (b_O in, before any post-norm and the residual).
+        """The rest of the layer from an output-projection output (b_O in, before any norm and the residual).
 
         `attn` (batch, position, dim) or with one more axis before dim: (batch, position, any, dim).
         """
         x = self.x if attn.ndim == self.x.ndim else self.x.unsqueeze(-2)
-        a = x + (self._module("post_attention")(attn) if "post_attention" in self.norms else attn)
-        if self.spec.order == "post":
-            b = self._module("ln1")(a)
-            return self._module("ln2")(b + self.ffn(b))
-        if self.spec.order == "pre":
-            return a + self.ffn(self._module("ln2")(a))
-        return a + self.ffn(self._module("ln2")(x))
+        vectors = self._joined(self.attend, x, attn)
+        for part in self.behind:
+            if self.spec.order == "post":
+                vectors = self._joined(part, vectors, self.branch(part, vectors))
+            else:
+                reads = x if self.spec.order == "parallel" else vectors
+                vectors = self._joined(part, vectors, self.branch(part, self._module(part.norm)(reads)))
+        return vectors
 
-    def ffn(self, t: Tensor) -> Tensor:
-        """The feed-forward network with the norm behind it, if any."""
-        ffn = self.spec.ffn
-        return self.after_up(*(submodule(self.module, up)(t) for up in ffn.up))
+    def _joined(self, part: SubBlock, stream: Tensor, branch: Tensor) -> Tensor:
+        """The stream behind a sub-block whose branch (before its own norm, if any) is this."""
+        total = stream + (branch if part.branch_norm is None else self._module(part.branch_norm)(branch))
+        return self._module(part.norm)(total) if self.spec.order == "post" else total
 
-    def after_up(self, *hidden: Tensor, spare: bool = False) -> Tensor:
-        """The feed-forward network from the outputs of its first maps on. `spare`: which may be written over."""
-        ffn = self.spec.ffn
-        if ffn.fused:
+    def branch(self, part: SubBlock, t: Tensor) -> Tensor:
+        """A sub-block's output, before any norm and the residual sum, for the vectors that it reads."""
+        if isinstance(part, Feed):
+            return self.after_up(part, *(submodule(self.module, up)(t) for up in part.up))
+        return self._attended(part, t)
+
+    def _attended(self, attend: Attend, t: Tensor) -> Tensor:
+        """The attention of vectors t (batch, position, dim) or (batch, position, any, dim) to another stream."""
+        seen = self.passes[attend]
+        (call,) = seen.calls
+        wide = t.unsqueeze(2) if t.ndim == 3 else t
+        batch, n, count, dim = wide.shape
+        # Each of the `any` is a text of its own, so that a query meets its own position.
+        flat = wide.transpose(1, 2).reshape(batch * count, n, dim)
+        q = attention_alone(submodule(self.module, attend.attention), seen.arguments, flat).q
+        values = repeat_heads(widened(call.v), call.groups)
+        out = submodule(self.module, attend.out)
+        made = []
+        for each in q.view(batch, count, *q.shape[1:]).unbind(1):
+            context = replace(call, q=each, causal=False).weights() @ values
+            made.append(out(context.transpose(1, 2).flatten(2)))
+        return made[0] if t.ndim == 3 else torch.stack(made, 2)
+
+    def after_up(self, feed: Feed, *hidden: Tensor, spare: bool = False) -> Tensor:
+        """A feed-forward network from the outputs of its first maps on. `spare`: which may be written over."""
+        if feed.fused:
             hidden = hidden[0].chunk(2, -1)
-        act = submodule(self.module, ffn.act)
+        act = submodule(self.module, feed.act)
         h = in_place(act)(hidden[0]) if spare else act(hidden[0])
         if len(hidden) == 2:
             h = h * hidden[1]
-        out = submodule(self.module, ffn.down)(h)
-        return self._module("post_ffn")(out) if "post_ffn" in self.norms else out
+        out: Tensor = submodule(self.module, feed.down)(h)
+        return out
 
     def texts(self) -> Iterator[Block]:
         """The same for each text of the batch alone."""
         batch = len(self.x)
         for b in range(batch):
             one = copy.copy(self)
-            for name in ("x", "attn", "y", "norms", "values", "call", "inputs"):
-                setattr(one, name, text_of(getattr(self, name), b, batch))
+            for name in ("x", "attn", "y", "norms", "values", "call", "arguments", "passes"):
+                setattr(one, name, of_text(getattr(self, name), b, batch))
             yield one
 
     def jacobians(self) -> Jacobians:
         """Of query, key and value with respect to the layer's input, token by token, for a block of one text.
 
         The layer is run again under autograd; no parameter gets a gradient. Raises SelfCheckFailed if it doesn't
-        give what it gave.
+        give what it gave, Undefined for layers of other sub-blocks than one attention and one network.
         """
+        self._one_feed()
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
-            call = call_again(self.module, self.spec, *self.inputs, x)
+            call = attention_of(self.module, self.attend.attention, self.arguments, x)
             for name in ("q", "k", "v"):
                 real, got = getattr(self.call, name), getattr(call, name)
                 off = float((got.detach() - real).abs().max())
@@ -168,38 +236,50 @@ class Block:
 
     def rest(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Jacobians of `finish` by attn_i, and of the layer by x_i at a fixed attn_i; each (batch, row, dim, dim)."""
+        feed, post = self._one_feed(), self.spec.order == "post"
 
-        def at(role: str) -> tuple[Frozen, Tensor, Tensor]:
-            before, after = self.norms[role]
-            return self.norm(role), before[:, rows], after[:, rows]
+        def at(path: str | None) -> tuple[Frozen, Tensor, Tensor]:
+            assert path is not None
+            before, after = self.norms[path]
+            return self.norm(path), before[:, rows], after[:, rows]
 
-        norm, before, entering = at("ln1" if self.spec.order == "post" else "ln2")
-        ffn = self._ffn_jacobian(entering)
-        if "post_ffn" in self.norms:
-            last, actual, _ = at("post_ffn")
-            ffn = last.push(ffn, actual)
-        eye = torch.eye(ffn.shape[-1], dtype=ffn.dtype, device=ffn.device)
-        if self.spec.order == "post":
-            last, actual, _ = at("ln2")
-            ffn.diagonal(dim1=-2, dim2=-1).add_(1)
-            own = last.push(norm.pull(ffn, before), actual)
+        norm, before, entering = at(self.attend.norm if post else feed.norm)
+        jacobian = self._feed_jacobian(feed, entering)
+        if feed.branch_norm is not None:
+            last, actual, _ = at(feed.branch_norm)
+            jacobian = last.push(jacobian, actual)
+        eye = torch.eye(jacobian.shape[-1], dtype=jacobian.dtype, device=jacobian.device)
+        if post:
+            last, actual, _ = at(feed.norm)
+            jacobian.diagonal(dim1=-2, dim2=-1).add_(1)
+            own = last.push(norm.pull(jacobian, before), actual)
         else:
-            own = norm.pull(ffn, before) + eye
+            own = norm.pull(jacobian, before) + eye
         through = eye.expand_as(own) if self.spec.order == "parallel" else own
-        if "post_attention" in self.norms:
-            between, actual, _ = at("post_attention")
+        if self.attend.branch_norm is not None:
+            between, actual, _ = at(self.attend.branch_norm)
             through = between.pull(through, actual)
         return through, own
 
-    def _ffn_jacobian(self, entering: Tensor) -> Tensor:
-        ffn, dim = self.spec.ffn, entering.shape[-1]
-        up = [submodule(self.module, path) for path in ffn.up]
-        hidden, weights = [u(entering) for u in up], [matrix(u, dim)[0] for u in up]
-        if ffn.fused:
-            hidden, weights = list(hidden[0].chunk(2, -1)), list(weights[0].chunk(2, 0))
-        down = matrix(submodule(self.module, ffn.down), hidden[0].shape[-1])[0]
-        return feed_forward(hidden, weights, submodule(self.module, ffn.act), down)
+    def _one_feed(self) -> Feed:
+        """The feed-forward network of a layer of one self attention and one network. Raises Undefined for others."""
+        if len(self.spec.chain) != 2 or not self.reads_itself or not isinstance(self.behind[0], Feed):
+            raise Undefined(
+                "the Jacobian of a layer is defined for layers of one self attention and one feed-forward network, got "
+                f"{len(self.spec.chain)} sub-blocks; use value_zeroing"
+            )
+        return self.behind[0]
 
-    def _module(self, role: str) -> torch.nn.Module:
-        module: torch.nn.Module = submodule(self.module, self.spec.norms[role])
+    def _feed_jacobian(self, feed: Feed, entering: Tensor) -> Tensor:
+        dim = entering.shape[-1]
+        up = [submodule(self.module, path) for path in feed.up]
+        hidden, weights = [u(entering) for u in up], [matrix(u, dim)[0] for u in up]
+        if feed.fused:
+            hidden, weights = list(hidden[0].chunk(2, -1)), list(weights[0].chunk(2, 0))
+        down = matrix(submodule(self.module, feed.down), hidden[0].shape[-1])[0]
+        return feed_forward(hidden, weights, submodule(self.module, feed.act), down)
+
+    def _module(self, path: str | None) -> torch.nn.Module:
+        assert path is not None
+        module: torch.nn.Module = submodule(self.module, path)
         return module

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import submodule
+from mixlens.capture.again import attention_alone, attention_of
 from mixlens.decompose.block import Block
+from mixlens.errors import SelfCheckFailed
+from mixlens.precision import is_half, widened
 
 TIMES_EPS = 50  # seen on right specs: up to 5.4
 TIMES_HALF = 10  # in half precision: seen up to 1.1; 50 would be 0.4 in bfloat16, and let swapped norms through
@@ -30,15 +33,19 @@ class LayerCheck:
 
 
 def residuals(block: Block) -> LayerCheck:
-    """How far the decomposition of a layer (without padding) is from what the layer did."""
+    """How far the decomposition of a layer (without padding) is from what the layer did.
+
+    Raises SelfCheckFailed where an attention reads another stream than its spec says.
+    """
+    _check_stream(block)
     total = torch.zeros_like(block.attn)
     for rows, _, t in block.terms("attention").chunks():
         total[:, rows] += t.sum(2)
     bias = block.output[1]
     total = total if bias is None else total + bias
-    maps = zip(block.spec.qkv or (), (block.call.q, block.call.k, block.call.v), strict=False)
+    maps = zip(block.attend.qkv or (), (block.call.q, block.call.k, block.call.v), strict=False)
     named = [_relative(submodule(block.module, path)(block.x), t.transpose(1, 2).flatten(2)) for path, t in maps]
-    norms = [_relative(block.norm(role).apply(before), after) for role, (before, after) in block.norms.items()]
+    norms = [_relative(block.norm(path).apply(before), after) for path, (before, after) in block.norms.items()]
     return LayerCheck(
         layer=block.index,
         sum_of_terms=max((_relative(total, block.attn), *named)),
@@ -47,9 +54,31 @@ def residuals(block: Block) -> LayerCheck:
     )
 
 
+def _check_stream(block: Block) -> None:
+    """Keys of the sub-block's own stream move with the vectors that enter it, those of another stream stay.
+
+    Vectors of the other sign show it. Where a layer has one attention, whose keys are said to be its own, there is no
+    other stream.
+    """
+    if block.reads_itself and len(block.spec.attends) == 1:
+        return
+    path, arguments = block.attend.attention, block.passes[block.attend].arguments
+    if block.reads_itself:
+        call = attention_of(block.module, path, block.arguments, -block.x)
+    else:
+        call = attention_alone(submodule(block.module, path), arguments, -block.x)
+    stays = call.k.shape == block.call.k.shape and _relative(call.k, widened(block.call.k)) < 1e-2
+    if stays == block.reads_itself:
+        kinds = {True: "'memory'", False: "'self'"}
+        raise SelfCheckFailed(
+            f"expected '{path}' of {type(block.module).__name__} {block.index} to read '{block.attend.reads}', its "
+            f"keys {'stay' if stays else 'move'} as the layer's input changes; say reads={kinds[stays]} in its spec"
+        )
+
+
 def tolerance(block: Block, dtype: torch.dtype) -> float:
     """50 eps of the model's dtype (10 in half precision); of float32 where norms are computed in it always."""
-    if dtype in (torch.float16, torch.bfloat16):
+    if is_half(dtype):
         return TIMES_HALF * torch.finfo(dtype).eps
     if block.spec.norm == "rms" and dtype == torch.float64:
         dtype = torch.float32

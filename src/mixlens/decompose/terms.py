@@ -18,6 +18,7 @@ from torch import Tensor
 from mixlens.capture.attention import Call, blocks, repeat_heads
 from mixlens.decompose.fused import fused_distances, fused_grams
 from mixlens.decompose.scratch import scratch
+from mixlens.errors import Undefined
 
 ROW_BYTES = 8 << 20  # attention weights held at a time
 VECTOR_BYTES = 32 << 20  # head vectors held at a time
@@ -35,6 +36,7 @@ class Terms:
     scale: Tensor | None = None  # (batch, query); None: 1
     own: Tensor | None = None  # (batch, query, dim): the residual's term at i = j; None: no residual
     place: Tensor | None = None  # (batch, query): the queries' positions among the keys; None: all, in order
+    itself: bool = True  # queries and keys are one stream: a token has a term of its own
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -78,8 +80,13 @@ class Terms:
         return t if self.scale is None else t * self.scale[..., None]
 
     def selves(self) -> Float[Tensor, "batch query dim"]:
-        """The diagonal terms, i = j, with the residual where there is one."""
+        """The diagonal terms, i = j, with the residual where there is one. Raises Undefined between two streams."""
+        self._require_itself()
         return self._selves(torch.cat([self._diagonal(alpha, rows) for rows, alpha in self.rows()], 2))
+
+    def _require_itself(self) -> None:
+        if not self.itself:
+            raise Undefined("expected queries and keys of one stream for a token's own term, got two streams")
 
     def _diagonal(self, alpha: Tensor, rows: slice) -> Float[Tensor, "batch head row"]:
         """Each token's weights on itself, from a block of rows of weights."""
@@ -103,7 +110,8 @@ class Terms:
         return own if self.own is None else own + self.own
 
     def selves_and_others(self) -> tuple[Tensor, Tensor]:
-        """The diagonal terms, and the sum of each row's other terms; both (batch, query, dim)."""
+        """The diagonal terms, and the sum of each row's other terms; both (batch, query, dim). Raises Undefined."""
+        self._require_itself()
         v = repeat_heads(self.values, self.call.groups)
         assert self.place is None
         own, others = [], []
@@ -141,7 +149,8 @@ class Terms:
         form = inner if factor is None else factor
         out, own = torch.empty(batch, n, self.queries, dtype=form.dtype, device=gram.device), []  # batch, key, query
         for rows, alpha in self.rows():
-            own.append(self._diagonal(alpha, rows))
+            if self.own is not None:
+                own.append(self._diagonal(alpha, rows))
             a = _heads_last(alpha)
             for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)):
                 some = a[:, keys].to(form.dtype)
@@ -201,7 +210,7 @@ class Terms:
         fused = fused_distances(heads, dim, p) if self._single() else None
         for keys, vectors in self.keys():
             for rows, alpha in self.rows():
-                if keys.start == 0:
+                if keys.start == 0 and self.own is not None:
                     own.append(self._diagonal(alpha, rows))
                 a, there = _heads_last(alpha[..., keys]), out[:, keys, rows]
                 if fused is None:

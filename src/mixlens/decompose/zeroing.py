@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mixlens.architectures import submodule
+from mixlens.architectures import Feed, submodule
 from mixlens.capture.attention import blocks
 from mixlens.decompose.block import Block
 from mixlens.decompose.linear import Frozen, matrix
@@ -26,13 +26,14 @@ DEVICE_STEP_BYTES = 192 << 20  # the same where large steps keep the device busy
 
 def zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
     """`(rows, keys, outputs)`: the layer outputs (batch, row, key, dim) of rows i with the value of token j zeroed."""
-    if block.spec.order == "parallel" and "post_attention" not in block.norms:
-        for rows, keys, z in block.terms("attention").chunks():  # the FFN does not read the attention's output
-            yield rows, keys, block.y[:, rows, None] - z
-    elif block.spec.order == "parallel" or "post_attention" in block.norms:
+    feed = block.behind[0] if len(block.behind) == 1 else None
+    if block.attend.branch_norm is not None or not isinstance(feed, Feed):
         yield from zeroed_plainly(block)
+    elif block.spec.order == "parallel":
+        for rows, keys, z in block.terms("attention").chunks():  # the network does not read the attention's output
+            yield rows, keys, block.y[:, rows, None] - z
     else:
-        yield from _zeroed(block)
+        yield from _zeroed(block, feed)
 
 
 def zeroed_plainly(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -49,18 +50,20 @@ def _by_key(terms: Terms) -> Iterator[tuple[slice, Tensor]]:
         yield keys, torch.einsum("bhik,bkhd->bikd", alpha[..., keys], terms.head_vectors(keys))
 
 
-def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
-    role = "ln1" if block.spec.order == "post" else "ln2"  # the norm in front of the FFN
-    norm, before = block.norm(role), block.result("residual")
-    norm_module = submodule(block.module, block.spec.norms[role])
-    last = submodule(block.module, block.spec.norms["ln2"]) if block.spec.order == "post" else None
+def _zeroed(block: Block, feed: Feed) -> Iterator[tuple[slice, slice, Tensor]]:
+    post = block.spec.order == "post"
+    path = block.attend.norm if post else feed.norm  # the norm in front of the network
+    assert path is not None
+    norm, before, norm_module = block.norm(path), block.result("residual"), submodule(block.module, path)
+    last = submodule(block.module, feed.norm) if post else None
+    between = None if feed.branch_norm is None else submodule(block.module, feed.branch_norm)
     terms = block.terms("attention")
     batch, heads, n, dim = terms.shape
     rows = terms.queries
     alpha = terms.call.weights().permute(0, 3, 2, 1).contiguous()  # batch, key, row, head
     ups = []
-    for path in block.spec.ffn.up:
-        weight, bias = matrix(submodule(block.module, path), dim)
+    for up in feed.up:
+        weight, bias = matrix(submodule(block.module, up), dim)
         constant = torch.zeros_like(weight[:, 0]) if bias is None else bias
         if norm.bias is not None:
             constant = constant + weight @ norm.bias
@@ -87,7 +90,8 @@ def _zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
             h = scratch(f"hidden {number}", (batch, count, rows, len(constant)), before)
             torch.addcmul(constant, actual[:, None], scale.view(batch, count, rows, 1), out=h)
             hidden.append(h.flatten(0, 1).baddbmm_(scaled, pushed, alpha=-1))
-        out = block.after_up(*hidden, spare=True).add_(carried)
+        out = block.after_up(feed, *hidden, spare=True)
+        out = (out if between is None else between(out)).add_(carried)
         out = last(out) if last is not None else out
         yield slice(0, rows), keys, out.view(batch, count, rows, dim).transpose(1, 2)
 

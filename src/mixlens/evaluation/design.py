@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any
 
-from mixlens.attribute import Gradient, Method, Path, Preset, Random
-from mixlens.capture.run import layer_count
+from mixlens.attribute import Method
+from mixlens.attribute.calls import attribution_method
+from mixlens.attribute.method import Deep
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
-from mixlens.runners.request import checked
 
 METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 NULL = "random"
@@ -30,7 +30,7 @@ class Job:
     name: str
     options: Mapping[str, Any]
     facts: Method
-    layers: Literal["upto", "each"] | None = None
+    layers: Deep | None = None
     numbers: tuple[int, ...] = ()  # its layers
 
     @property
@@ -117,7 +117,7 @@ def make(
     jobs: dict[str, Job] = {}
     labels: dict[str, str] = {}
 
-    def add(name: str, own: Mapping[str, Any], deep: str | None = None) -> str:
+    def add(name: str, own: Mapping[str, Any], deep: Deep | None = None) -> str:
         job = _job(lens, name, own, deep)
         if job.key not in jobs or job.numbers:
             jobs[job.key] = job
@@ -128,7 +128,7 @@ def make(
         if label in labels:
             raise UnknownOption(f"expected every method once, got {label!r} twice; (label, name, options) renames one")
         own = {"seed": seed, **own} if name == NULL else own
-        labels[label] = add(name, own, layers)
+        labels[label] = add(name, own, "each" if layers == "each" else "upto" if layers == "upto" else None)
     asked_labels = tuple(labels)
     found: list[Yardstick] = []
     for asked in measures:
@@ -187,17 +187,11 @@ def levels(yardstick: Yardstick) -> int:
     return 0 if yardstick.options["levels"] == "attcat-code" else 1 + len(shares(yardstick.options["levels"]))
 
 
-def _job(lens: Any, name: str, own: Mapping[str, Any], deep: str | None) -> Job:
-    facts = checked(lens, name, own)
-    if deep is None or isinstance(facts, Random) or not _layered(facts, deep):
-        return Job(name, dict(own), facts)
-    return Job(name, dict(own), facts, cast(Any, deep), tuple(range(layer_count(lens.model, lens.spec))))
-
-
-def _layered(facts: Method, deep: str) -> bool:
-    if isinstance(facts, Preset):
-        return deep == "each" or facts.aggregation != "layer"
-    return deep == "each" and (facts.per_layer if isinstance(facts, Gradient) else isinstance(facts, Path))
+def _job(lens: Any, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:
+    method = attribution_method(lens.subject, name, own)
+    if deep is None or method.layers(deep) is None:
+        return Job(name, dict(own), method)
+    return Job(name, dict(own), method, deep, tuple(range(lens.subject.layers)))
 
 
 def _yardstick(asked: Asked, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:

@@ -20,6 +20,7 @@ from weakref import finalize
 import numpy as np
 
 from mixlens.arguments import checked
+from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
 from mixlens.evaluation.design import NULL, Asked, make
 from mixlens.evaluation.log import Log, finished
@@ -33,7 +34,6 @@ from mixlens.files import folder_of, writing
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
 from mixlens.progress import barred
-from mixlens.runners.budget import bytes_of
 from mixlens.tasks import SAMPLE, Source, Task, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.classes import named

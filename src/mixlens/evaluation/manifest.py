@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mixlens.attribute.spans import LONGEST_ANSWER
+from mixlens.answer.spans import LONGEST_ANSWER
 from mixlens.evaluation.design import Design, Yardstick
 from mixlens.evaluation.fingerprint import model_facts, plain, versions
 from mixlens.evaluation.scored import Setting

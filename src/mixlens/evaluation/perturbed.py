@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixlens.attribute.removal import changed, left
+from mixlens.attribute.variants import Variant
 from mixlens.evaluation.explain import Item
-from mixlens.runners.occlusion import Variant
-from mixlens.runners.removal import changed, left
 
 Key = tuple[int, tuple[int, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
 _BATCHES = 64  # of changed texts at a time: what is held of them stays small
@@ -42,12 +42,12 @@ class Curves:
         for start in range(0, len(keys), step):
             some = keys[start : start + step]
             made = [self._changed(*key) for key in some]
-            self.found.update(zip(some, left(self.lens, made, batch_size), strict=True))
+            self.found.update(zip(some, left(self.lens.subject, made, batch_size), strict=True))
             tick((start + len(some)) / len(keys))
 
     def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
         one = self.items[at]
-        return changed(self.lens, one.tokens, one.read.at, one.said, removed, replace_by, mask_pad)
+        return changed(self.lens.subject, one.tokens, one.read.at, one.said, removed, replace_by, mask_pad)
 
     def curve(
         self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool

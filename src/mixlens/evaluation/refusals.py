@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mixlens.attribute import Random, Target
-from mixlens.attribute.labels import find
-from mixlens.attribute.readout import check_target
+from mixlens.answer.classes import find
+from mixlens.answer.readout import check_target
+from mixlens.attribute import Random, removal
 from mixlens.capture.run import layer_count
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.evaluation.fingerprint import tokenizer_facts
@@ -15,7 +15,7 @@ from mixlens.lens import Lens
 from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
-from mixlens.runners import removal
+from mixlens.target import Target
 from mixlens.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
     if isinstance(kind, Curve):
         if task == "none" or lens.head.regression:
             raise Undefined(f"{kind.name} needs the probability of an answer, which {lens.head.in_words} has not")
-        removal.check(lens, kind.name, one.options["replace"], one.options["mask_pad"])
+        removal.check(lens.subject, kind.name, one.options["replace"], one.options["mask_pad"])
         if one.options["levels"] != "attcat-code":
             shares(one.options["levels"])
     if kind.needs == "second":

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.attribute import Random, Target
+from mixlens.attribute import Random
+from mixlens.attribute.removal import asked_about
 from mixlens.capture.text import Tokens
 from mixlens.evaluation.design import Design, Job, Yardstick
 from mixlens.evaluation.explain import Failure, Item, Scores, explain, items
 from mixlens.evaluation.perturbed import Curves
 from mixlens.measure import Case, Curve
-from mixlens.runners.removal import asked_about
+from mixlens.target import Target
 from mixlens.tasks import Example
 
 Tick = Callable[[float], None]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mixlens.attribute.readout import Rows, reading
+from mixlens.answer.readout import Rows, reading
 from mixlens.capture.run import layer_count
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
@@ -137,4 +137,4 @@ def _ends(block: Block) -> Tensor:
 
 
 def _through(lens: Any, texts: Sequence[tuple[Example, Tokens]], on_block: Callable[[Block], Tensor]) -> list[Any]:
-    return list(lens.through([tokens for _, tokens in texts], on_block, square=False, batch_size=_AT_ONCE))
+    return list(lens.subject.through([tokens for _, tokens in texts], on_block, square=False, batch_size=_AT_ONCE))

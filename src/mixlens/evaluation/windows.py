@@ -22,7 +22,6 @@ from mixlens.tasks import Example, Source, Task, digest, example
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
-_SECONDS = ("path", "rows", "jacobian")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 _NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
 
@@ -45,7 +44,7 @@ def run(
     end = next((mark for mark in log.marks if mark.window == END), None)
     sha, done = hashlib.sha256(), 0
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
-    size = min(CHUNK, SMALL) if any(job.facts.needs in _SECONDS for job in setting.design.jobs.values()) else CHUNK
+    size = min(CHUNK, SMALL) if any(job.facts.cost(job.options).slow for job in setting.design.jobs.values()) else CHUNK
     begun = False
     window = -1
     for window, some in enumerate(_windows(rows, limit)):
@@ -132,7 +131,7 @@ def _read(
         try:
             one = example(row, number, kind, mask)
             id = one.id
-            (tokens,), _ = lens._encode(one.text, truncate)
+            (tokens,) = lens.subject.read(one.text, truncate).require()
             good.append((number, one, tokens))
         except Exception as error:
             bad.append(Record(number, id, error=failure(error).text))

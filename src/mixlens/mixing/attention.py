@@ -25,7 +25,7 @@ def attention(block: Block, *, per_head: bool = False) -> Tensor:
 
 def attention_fixed_res(block: Block) -> Map:
     """W_FIXEDRES = 0.5 W + 0.5 I (Abnar & Zuidema 2020)."""
-    return half_identity(attention(block))
+    return half_identity(block, attention(block))
 
 
 def attention_res(block: Block) -> Map:
@@ -33,6 +33,7 @@ def attention_res(block: Block) -> Map:
 
     A row without off-diagonal mass (row 0 of a causal model) is the unit row.
     """
+    block.require_itself("attention_res")
     off = attention(block)
     off.diagonal(dim1=1, dim2=2).zero_()
     ratio = mixing_ratio(block, "globenc").masked_fill(off.sum(-1) == 0, 0.0)

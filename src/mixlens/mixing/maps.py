@@ -6,19 +6,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mixlens.aggregate.rows import normalize_rows as normalize_rows
 from mixlens.decompose import Block
 
 Map = Float[Tensor, "batch query key"]
 
 
-def normalize_rows(scores: Float[Tensor, "*axes key"]) -> Float[Tensor, "*axes key"]:
-    """Each row divided by its sum; a row that is all zero stays so."""
-    total = scores.sum(-1, keepdim=True)
-    return scores / total.masked_fill(total == 0, 1.0)
-
-
-def half_identity(scores: Map) -> Map:
-    """0.5 M + 0.5 I."""
+def half_identity(block: Block, scores: Map) -> Map:
+    """0.5 M + 0.5 I. Raises Undefined where queries and keys are two streams."""
+    block.require_itself("half the identity")
     eye = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
     return 0.5 * scores + 0.5 * eye
 

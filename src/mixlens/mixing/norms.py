@@ -14,7 +14,7 @@ def norm(block: Block) -> Map:
 
 def norm_fixed_res(block: Block) -> Map:
     """N_FIXEDRES = 0.5 N / rowsum(N) + 0.5 I (Modarressi 2022)."""
-    return half_identity(normalize_rows(norm(block)))
+    return half_identity(block, normalize_rows(norm(block)))
 
 
 def norm_res(block: Block) -> Map:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mixlens.attribute.target import Target
 from mixlens.evaluation import Row
 from mixlens.reproduce.claims import STRONG, Claim, beats, near_zero, pairs
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values, number_of
 from mixlens.reproduce.study import Study
+from mixlens.target import Target
 
 ROLLOUTS = {"Attn Rollout": "attention_rollout", "Norm Rollout": "norm_rollout", "ALTI": "alti"}
 _METHODS: list[Method] = [(label, method, {}) for label, method in ROLLOUTS.items()]

@@ -220,7 +220,7 @@ def figure4_claims(panels: Sequence[Panel]) -> list[Claim]:
 def figure5(study: Study) -> Findings:
     """Outlier weights of the two LayerNorms, and how they correlate, layer by layer."""
     lens = study.lens("sst2")
-    norms = [path for path in (lens.spec.ln1, lens.spec.ln2) if path is not None]
+    norms = [path for path in (lens.spec.attend.norm, lens.spec.feed.norm) if path is not None]
     if len(norms) != 2:
         raise Undefined(f"globenc-figure5 compares the two norms of a layer, {lens.name} has {len(norms)}")
     values: dict[tuple[str, str], Values | Number] = {}

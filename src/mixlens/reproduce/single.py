@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mixlens.attribute.target import Target
 from mixlens.reproduce.findings import Findings, Method
 from mixlens.reproduce.study import Study
 from mixlens.reproduce.texts import Map, Text, page, shown
+from mixlens.target import Target
 
 _ABSOLUTE = {"absolute": True}
 _WAY = {"absolute": True, "tolerance": float("inf"), "steps": 50}

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mixlens
-from mixlens.attribute import Target
 from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
 from mixlens.evaluation.fingerprint import model_facts, versions
@@ -22,6 +21,7 @@ from mixlens.evaluation.log import Log, Mark, Record, lines
 from mixlens.lens import Lens
 from mixlens.reproduce.findings import Method
 from mixlens.results import Attribution, LayerMaps
+from mixlens.target import Target
 from mixlens.tasks import digest
 
 BATCH = 32

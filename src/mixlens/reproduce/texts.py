@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixlens.attribute.target import Target
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
+from mixlens.target import Target
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mixlens.arguments import checked
-from mixlens.attribute.target import Target
 from mixlens.escape import visible
 from mixlens.results.base import PathLike, Result
+from mixlens.target import Target
 
 if TYPE_CHECKING:
     import pandas

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from mixlens import aggregate
+from mixlens.aggregate.rows import normalize_rows
 from mixlens.arguments import checked
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.escape import visible
-from mixlens.mixing.maps import normalize_rows
 from mixlens.progress import barred
+from mixlens.results.aggregation import aggregated
 from mixlens.results.base import PathLike, Result
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LayerMaps(Result):
         (A.1; needs `per_head=True`). `receptive_field`: causal models, divide by the rollout of uniform attention.
         Raises Undefined.
         """
-        return aggregate.apply(
+        return aggregated(
             self, "rollout", residual=residual, normalize=normalize, head=head, receptive_field=receptive_field
         )
 
@@ -87,7 +87,7 @@ class LayerMaps(Result):
         a function of (rows done, rows in all).
         Raises Undefined, UnknownOption.
         """
-        return aggregate.apply(
+        return aggregated(
             self,
             "flow",
             residual=residual,
@@ -111,17 +111,17 @@ class LayerMaps(Result):
     @checked
     def mean(self, receptive_field: bool = False) -> LayerMaps:
         """The mean of the maps of layers 0 to l."""
-        return aggregate.apply(self, "mean", receptive_field=receptive_field)
+        return aggregated(self, "mean", receptive_field=receptive_field)
 
     @checked
     def sum(self, receptive_field: bool = False) -> LayerMaps:
         """The sum of the maps of layers 0 to l."""
-        return aggregate.apply(self, "sum", receptive_field=receptive_field)
+        return aggregated(self, "sum", receptive_field=receptive_field)
 
     @checked
     def layer(self, k: int, receptive_field: bool = False) -> LayerMaps:
         """Layer k alone (0-based, negatives count from the end), again as LayerMaps of one layer. Raises Undefined."""
-        return aggregate.apply(self, "layer", k=k, receptive_field=receptive_field)
+        return aggregated(self, "layer", k=k, receptive_field=receptive_field)
 
     @checked
     def row(self, i: int | str) -> Tensor:

@@ -1,0 +1,59 @@
+"""What a model says of itself beside what its layers are: how many run, how wide they are, how tokens are placed."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from mixlens.architectures.families import SPECS
+from mixlens.architectures.match import base_model, layer_modules, submodule
+from mixlens.architectures.spec import Spec
+
+
+def layer_count(model: Any, spec: Spec) -> int:
+    """How many layers run in one pass; a module that runs several times counts as often."""
+    base = base_model(model)
+    return len(list(spec.layers(base) if callable(spec.layers) else submodule(base, spec.layers)))
+
+
+def shares_layers(spec: Spec) -> bool:
+    """Whether one layer's weights may serve several layers: the layers are no plain list of the model then."""
+    return callable(spec.layers)
+
+
+def ffn_width(model: Any, spec: Spec) -> int:
+    """Hidden activations of one token in the widest feed-forward network, gates not counted."""
+    layers = layer_modules(base_model(model), spec)
+    return max(_reads(submodule(layer, feed.down)) for layer in layers for feed in spec.feeds)
+
+
+def _reads(linear: Any) -> int:
+    """The width of the vectors that a linear map reads, whatever class it is of."""
+    width = getattr(linear, "in_features", None)
+    return int(linear.weight.shape[0] if width is None else width)  # transformers' Conv1D: (in, out)
+
+
+def accepts(model: Any) -> frozenset[str]:
+    """The names of what a model's forward takes; one that takes any hands them on to the model without heads."""
+    taken = inspect.signature(getattr(model.forward, "_torchdynamo_orig_callable", model.forward)).parameters
+    names = frozenset(name for name, one in taken.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
+    base = base_model(model)
+    if base is not model and any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return names | accepts(base)
+    return names
+
+
+def takes_positions(model: Any) -> bool:
+    """Whether the positions of tokens can be given (`position_ids`)."""
+    return "position_ids" in accepts(model)
+
+
+def position_limit(model: Any) -> int | None:
+    """The most tokens that the model has positions for; None where nothing says so."""
+    config = model.config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    if limit is None:
+        return None
+    family = SPECS.get(config.model_type)
+    shifted = family is not None and family(config).positions == "ids"
+    return int(limit) - int(config.pad_token_id) - 1 if shifted else int(limit)

@@ -13,6 +13,7 @@ from mixlens.attribute.method import Deep
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
+from mixlens.lens import Lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
 
@@ -89,7 +90,7 @@ class Design:
 
 
 def make(
-    lens: Any,
+    lens: Lens,
     methods: str | Sequence[Asked] | None,
     measures: str | Sequence[Asked],
     *,
@@ -97,7 +98,7 @@ def make(
     layers: str | None,
     options: Mapping[str, Mapping[str, Any]],
     seed: int,
-    second: Any = None,
+    second: Lens | None = None,
 ) -> Design:
     """The design of a run. Raises InputError, UnknownMethod, UnknownOption, Undefined."""
     refuse_no_lens(lens, second)
@@ -187,7 +188,7 @@ def levels(yardstick: Yardstick) -> int:
     return 0 if yardstick.options["levels"] == "attcat-code" else 1 + len(shares(yardstick.options["levels"]))
 
 
-def _job(lens: Any, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:
+def _job(lens: Lens, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:
     method = attribution_method(lens.subject, name, own)
     if deep is None or method.layers(deep) is None:
         return Job(name, dict(own), method)

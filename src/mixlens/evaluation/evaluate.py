@@ -31,6 +31,7 @@ from mixlens.evaluation.scored import Setting
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.evaluation.windows import Report, run
 from mixlens.files import folder_of, writing
+from mixlens.lens import Lens
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
 from mixlens.progress import barred
@@ -45,7 +46,7 @@ MEASURES = ("spearman", "aopc")
 @barred
 @checked
 def evaluate(
-    lens: Any,
+    lens: Lens,
     data: Any = SAMPLE,
     methods: str | Sequence[Asked] | None = None,
     measures: str | Sequence[Asked] = MEASURES,
@@ -56,7 +57,7 @@ def evaluate(
     target: Any = None,
     reference: str = "saliency",
     layers: str | None = None,
-    second: Any = None,
+    second: Lens | None = None,
     limit: int | None = None,
     truncate: bool = False,
     batch_size: int = 32,
@@ -132,7 +133,7 @@ def _temporary() -> Path:
         return Path(mkdtemp(prefix="mixlens-"))
 
 
-def _named(rows: Source, kind: Task, lens: Any, target: Any) -> Source:
+def _named(rows: Source, kind: Task, lens: Lens, target: Any) -> Source:
     """The rows with the names that the data has for its labels' numbers. Raises TargetError."""
     head = lens.head
     known = list(head.labels.values()) if head.task in ("sequence", "token") and not head.regression else []

@@ -18,6 +18,7 @@ from mixlens.capture.text import Tokens
 from mixlens.evaluation.design import Design, Job, Yardstick
 from mixlens.evaluation.explain import Failure, Item, Scores, explain, items
 from mixlens.evaluation.perturbed import Curves
+from mixlens.lens import Lens
 from mixlens.measure import Case, Curve
 from mixlens.target import Target
 from mixlens.tasks import Example
@@ -31,12 +32,12 @@ ByText = Sequence["Scores | Failure"]
 class Setting:
     """What all chunks have in common."""
 
-    lens: Any
+    lens: Lens
     design: Design
     target: Any
     batch_size: int
     memory: int | None = None  # bytes; None: what is free at each call
-    second: Any = None
+    second: Lens | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ def scored(setting: Setting, texts: Sequence[Item], tick: Tick) -> Scored:
     scores = explain(setting.lens, design.jobs, texts, targets, setting.batch_size, progress.advance, setting.memory)
     shown = {key: design.jobs[key] for key in dict.fromkeys(design.methods.values())}
     others = _other_classes(setting, shown, texts, progress) if "classes" in needs else {}
-    second = _second(setting, shown, texts, progress) if "second" in needs else {}
+    second = {} if setting.second is None else _second(setting, setting.second, shown, texts, progress)
     keep = [_kept(setting.lens, item) for item in texts]
     out = Scored(texts, keep, scores, others, second, Curves(setting.lens, texts))
     if curved:
@@ -96,7 +97,7 @@ def removed(y: Yardstick, case: Case) -> list[tuple[int, ...]]:
     return y.measure.removed(case, **y.options)
 
 
-def _kept(lens: Any, item: Item) -> NDArray[np.bool_] | None:
+def _kept(lens: Lens, item: Item) -> NDArray[np.bool_] | None:
     """What is asked about is never removed: the position, or an answer's first and last token."""
     return asked_about(lens.head.task, item.read.at, item.said, len(item.tokens))
 
@@ -135,10 +136,10 @@ def _other_classes(
 
 
 def _second(
-    setting: Setting, jobs: Mapping[str, Job], texts: Sequence[Item], progress: _Progress
+    setting: Setting, lens: Lens, jobs: Mapping[str, Job], texts: Sequence[Item], progress: _Progress
 ) -> dict[str, list[Scores | Failure | None]]:
     """By job and text the same method's scores in the second model; None where that one gives another label."""
-    lens, batch = setting.second, setting.batch_size
+    batch = setting.batch_size
     answers = items(lens, [(item.number, item.example, item.tokens) for item in texts], setting.target, batch)
     alike: dict[int, Item] = {}
     for at, (answer, item) in enumerate(zip(answers, texts, strict=True)):

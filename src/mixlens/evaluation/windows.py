@@ -18,6 +18,7 @@ from mixlens.evaluation.explain import failure
 from mixlens.evaluation.log import END, Log, Mark, Record
 from mixlens.evaluation.refusals import refuse_fields
 from mixlens.evaluation.scored import Read, Setting
+from mixlens.lens import Lens
 from mixlens.tasks import Example, Source, Task, digest, example
 
 WINDOW, CHUNK = 1024, 64
@@ -121,7 +122,7 @@ def _windows(rows: Source, limit: int | None) -> Iterator[list[tuple[int, Any]]]
 
 
 def _read(
-    lens: Any, some: Sequence[tuple[int, Any]], kind: Task, mask: str | None, truncate: bool
+    lens: Lens, some: Sequence[tuple[int, Any]], kind: Task, mask: str | None, truncate: bool
 ) -> tuple[list[Read], list[Record]]:
     """The readable examples, longest first, and the records of the others."""
     good: list[Read] = []

@@ -14,7 +14,6 @@ from safetensors import safe_open
 from safetensors.torch import load, load_file, save_file
 
 import mixlens
-from mixlens.target import Target
 from mixlens.capture.stream import Positions
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError

@@ -8,13 +8,13 @@ from itertools import product
 import matplotlib
 import pytest
 import torch
-from mixlens.target import Target
 
 import mixlens
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, ResultFileError, Undefined
 from mixlens.results import Attribution, Comparison, LayerMaps, Results
+from mixlens.target import Target
 from mixlens.view.kit import terminal
 
 TEXT = Tokens(

@@ -22,6 +22,9 @@ sys.modules["shape_checker"] = checker
 install_import_hook([f"mixlens.{part}" for part in SHAPED], "shape_checker.check")
 
 
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+
 import pytest
 import torch
 
@@ -63,6 +66,24 @@ def save_tiny_bert(folder: Path, **config: object) -> Path:
     model.save_pretrained(folder)
     BertTokenizerFast(vocab=vocab, do_lower_case=True, model_max_length=32).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def unshaped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A module as users have it, without the checks of shapes: what it refuses by itself can be seen.
+
+    The shape checker would come first and hide an error of the module's own.
+    """
+
+    def load(name: str) -> ModuleType:
+        spec = spec_from_file_location(f"unshaped.{name}", sys.modules[name].__file__)
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look their annotations up there
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

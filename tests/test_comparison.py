@@ -175,10 +175,20 @@ def test_no_faithfulness_without_a_probability() -> None:
     assert not headless.compare("w7 w30 w12", ["globenc"]).faithfulness
 
 
-def test_the_masked_word_is_never_taken_out() -> None:
+def test_the_masked_word_is_never_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    removable: list[list[bool]] = []
+    made = Bounds.__init__
+
+    def watched(self: Bounds, probability: Any, mask: Any, **more: Any) -> None:
+        removable.append(mask.tolist())
+        made(self, probability, mask, **more)
+
+    monkeypatch.setattr(Bounds, "__init__", watched)
     masked = mixlens.load(make("bert", "masked"), tokenizer())
-    found = masked.compare("w7 w30 [MASK] w12", ["globenc", "saliency"])
-    assert {len(found.faithfulness), *(0 <= f.p <= 1 for f in found.faithfulness.values())} == {2, True}
+    compared = masked.compare("w7 w30 [MASK] w12", ["globenc", "saliency"])
+    assert removable == [[False, True, True, False, True, False]]  # [CLS] w7 w30 [MASK] w12 [SEP]
+    assert set(compared.faithfulness) == {"globenc", "saliency"}
+    assert all(0 <= number.p <= 1 for number in compared.faithfulness.values())
 
 
 def test_maps_side_by_side(lens: mixlens.Lens, tmp_path: Path) -> None:

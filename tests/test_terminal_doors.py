@@ -12,6 +12,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,10 @@ def test_a_result_is_a_valid_file_of_every_kind(result: Any, tmp_path: Path) -> 
     page = result.to_html() if hasattr(result, "to_html") else ""
     assert harmless(page)
     assert harmless(result._repr_html_())
-    if hasattr(result, "to_latex"):
-        assert harmless(result.to_latex())
+    views = [name for name in dir(result) if name.startswith("to_") and name != "to_csv"]  # a CSV is data
+    for name in views:
+        if signature(getattr(result, name)).return_annotation == "str":
+            assert harmless(getattr(result, name)()), name
 
 
 def test_an_error_steers_no_terminal() -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixlens.capture.given import Words as Words
-    from mixlens.evaluation.run import evaluate as evaluate
-    from mixlens.evaluation.table import Table as Table
+    from mixlens.evaluation.evaluate import evaluate as evaluate
+    from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
     from mixlens.inventory import methods as methods
     from mixlens.lens import Lens as Lens
@@ -43,8 +43,8 @@ _HOME = {
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",
-    "evaluate": "evaluation.run",
-    "Table": "evaluation.table",
+    "evaluate": "evaluation.evaluate",
+    "Table": "evaluation.result",
     "Example": "tasks.example",
     "task": "tasks.table",
 }

@@ -66,7 +66,7 @@ def test_value_zeroing_of_one_row_runs_the_rest_of_the_layer_for_n_vectors(monke
     monkeypatch.setattr(
         module.Block,
         "after_up",
-        lambda self, *h, **how: (seen.append(h[0].numel() // h[0].shape[-1]), real(self, *h, **how))[1],
+        lambda self, feed, *h, **how: (seen.append(h[0].numel() // h[0].shape[-1]), real(self, feed, *h, **how))[1],
     )
     lens.mixing(text, "value_zeroing", queries=[0])
     assert sum(seen) == 3 * len(text)

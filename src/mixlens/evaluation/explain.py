@@ -16,11 +16,12 @@ from mixlens.attribute.calls import attributions, request, together
 from mixlens.attribute.removal import log_probability
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
-from mixlens.evaluation.plan import Job
+from mixlens.evaluation.design import Job
+from mixlens.lens import Lens
 from mixlens.subject.head import Head
 from mixlens.target import Target
 from mixlens.tasks import Example, token_mask
-from mixlens.tasks.labels import gold
+from mixlens.tasks.classes import gold
 
 Scores = Mapping[int | None, NDArray[np.float64]]  # layer (None: the whole model) -> (token,)
 T = TypeVar("T")
@@ -99,7 +100,7 @@ def target_of(example: Example, tokens: Tokens, asked: Any, head: Head) -> Targe
 
 
 def items(
-    lens: Any, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
+    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
 ) -> list[Item | Failure]:
     """Each example with the model's answer to it."""
 
@@ -119,7 +120,7 @@ def items(
 
 
 def explain(
-    lens: Any,
+    lens: Lens,
     jobs: Mapping[str, Job],
     chosen: Sequence[Item],
     targets: Sequence[Target],
@@ -145,7 +146,7 @@ def explain(
 
 
 def _shared(
-    lens: Any,
+    lens: Lens,
     jobs: Mapping[str, Job],
     chosen: Sequence[Item],
     targets: Sequence[Target],
@@ -165,7 +166,7 @@ def _shared(
 
 
 def _explain(
-    lens: Any,
+    lens: Lens,
     group: Sequence[Job],
     chosen: Sequence[Item],
     targets: Sequence[Target],

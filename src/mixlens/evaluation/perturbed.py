@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from mixlens.attribute.removal import changed, left
 from mixlens.attribute.variants import Variant
 from mixlens.evaluation.explain import Item
+from mixlens.lens import Lens
 
 Key = tuple[int, tuple[int, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
 _BATCHES = 64  # of changed texts at a time: what is held of them stays small
@@ -19,7 +19,7 @@ _BATCHES = 64  # of changed texts at a time: what is held of them stays small
 class Curves:
     """Collects what must pass through the model, passes it, and hands the curves out."""
 
-    def __init__(self, lens: Any, items: Sequence[Item]) -> None:
+    def __init__(self, lens: Lens, items: Sequence[Item]) -> None:
         self.lens, self.items = lens, items
         self.wanted: dict[Key, None] = {}
         self.found: dict[Key, float] = {}

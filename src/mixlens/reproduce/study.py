@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 import mixlens
 from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
-from mixlens.evaluation.chunk import Record
-from mixlens.evaluation.facts import model_facts, versions
-from mixlens.evaluation.log import Log, Mark, lines
+from mixlens.evaluation.fingerprint import model_facts, versions
+from mixlens.evaluation.log import Log, Mark, Record, lines
 from mixlens.files import unzipped
+from mixlens.lens import Lens
 from mixlens.reproduce.findings import Method
+from mixlens.results import Attribution, LayerMaps
+from mixlens.target import Target
 from mixlens.tasks import digest
 
 BATCH = 32
-Row = dict[str, Any]
-Progress = Callable[[str, int, "int | None"], None]
+DataRow = dict[str, Any]
+Report = Callable[[str, int, "int | None"], None]
 
 
 @dataclass(eq=False)
@@ -45,26 +47,46 @@ class Study:
     batch_size: int = BATCH
     costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
-    progress: Progress | None = None
+    progress: Report | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
-    _lenses: dict[str, Any] = field(default_factory=dict, repr=False)
+    _lenses: dict[str, Lens] = field(default_factory=dict, repr=False)
 
-    def lens(self, role: str) -> Any:
+    def lens(self, role: str) -> Lens:
         """The lens on the model of a role ("sst2", "agreement" ...): the embedded one unless another was named."""
         if role not in self._lenses:
             wanted = self.models.get(role, self.models.get("*"))
-            found = mixlens.load(wanted if wanted is not None else f"mixlens:{role}")
-            if self.device is not None:
-                try:
-                    found.model.to(self.device)
-                except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
-                    raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
-            self._lenses[role] = found
-            self.used[role] = found.name
+            self.add(role, lambda: mixlens.load(wanted if wanted is not None else f"mixlens:{role}"))
+            self.used[role] = self._lenses[role].name
         return self._lenses[role]
 
-    def rows(self, file: str, keep: Callable[[Row, int], bool] | None = None, at_most: int | None = None) -> list[Row]:
+    def add(self, role: str, load: Callable[[], Lens]) -> None:
+        """A lens for a role that no model is named for, on the study's device."""
+        if role in self._lenses:
+            return
+        lens = load()
+        if self.device is not None:
+            try:
+                lens.model.to(self.device)
+            except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
+                raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
+        self._lenses[role] = lens
+
+    def attribute(self, role: str, text: Any, method: str, target: Target | None = None, **options: Any) -> Attribution:
+        """`Lens.attribute` of one text, on the model of a role."""
+        result = self.lens(role).attribute(text, method, target, **options)
+        assert isinstance(result, Attribution)
+        return result
+
+    def mixing(self, role: str, text: Any, method: str) -> LayerMaps:
+        """`Lens.mixing` of one text, on the model of a role."""
+        maps = self.lens(role).mixing(text, method)
+        assert isinstance(maps, LayerMaps)
+        return maps
+
+    def rows(
+        self, file: str, keep: Callable[[DataRow, int], bool] | None = None, at_most: int | None = None
+    ) -> list[DataRow]:
         """The rows of a file of the data folder (or of its `.gz`), in order, no more than asked for.
 
         `keep(row, number)` chooses. Raises DataError where there is no folder or no such file.
@@ -103,7 +125,7 @@ class Study:
         )
 
     def each(
-        self, part: str, role: str, rows: Sequence[Row], numbers: Callable[[Row], Sequence[float]]
+        self, part: str, role: str, rows: Sequence[DataRow], numbers: Callable[[DataRow], Sequence[float]]
     ) -> NDArray[np.float64]:
         """(row, number): what `numbers` finds in each row, kept in a folder row by row; a killed run goes on there."""
         folder = self._folder(part)
@@ -125,7 +147,7 @@ class Study:
         self,
         part: str,
         role: str,
-        rows: Sequence[Row],
+        rows: Sequence[DataRow],
         methods: Sequence[Method],
         measures: Sequence[str],
         costly: Sequence[str],

@@ -19,10 +19,10 @@ from mixlens.capture.given import Words
 from mixlens.errors import DataError, UnknownOption, missing
 from mixlens.files import unzipped
 from mixlens.tasks import hub
+from mixlens.tasks.classes import Names, arrow_names, class_names
 from mixlens.tasks.example import Example
 from mixlens.tasks.formats import READERS, check_encoding, encoding_of
 from mixlens.tasks.frames import frame_rows
-from mixlens.tasks.labels import Names, arrow_names, class_names
 from mixlens.tasks.table import Task
 
 SAMPLE = "sample"  # the bundled sentences

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from mixlens.evaluation.table import Row, Table
+    from mixlens.evaluation.result import Row, Table
     from mixlens.results import PathLike
 
 

@@ -10,7 +10,7 @@ from mixlens.view.evaluation_figures import MODEL
 from mixlens.view.kit import spelling
 
 if TYPE_CHECKING:
-    from mixlens.evaluation.table import Row, Table
+    from mixlens.evaluation.result import Row, Table
 
 BEST, CHANCE = "*", "~"
 

@@ -15,7 +15,7 @@ from mixlens.view.kit.fonts import drawable, families
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixlens.evaluation.table import Table
+    from mixlens.evaluation.result import Table
     from mixlens.results import PathLike
 
 KINDS = ("ranking", "curves", "heatmap", "layers")

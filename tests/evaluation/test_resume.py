@@ -19,7 +19,7 @@ import mixlens
 from mixlens import budget
 from mixlens.attribute import calls
 from mixlens.errors import DataError, ResultFileError, RunChanged
-from mixlens.evaluation import log, run
+from mixlens.evaluation import log, windows
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
 HOW: dict[str, Any] = {"methods": ["alti", "saliency"], "measures": ["spearman", "aopc"], "resamples": 20}
@@ -78,7 +78,7 @@ def test_memory_does_not_grow_with_the_texts_of_a_real_model() -> None:
 
 def test_a_finished_run_computes_nothing(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
-    monkeypatch.setattr(run, "records", None)
+    monkeypatch.setattr(windows, "records", None)
     again = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
     assert again.rows == first.rows
 
@@ -105,7 +105,7 @@ def test_a_finished_run_takes_another_seed(lens: mixlens.Lens, tmp_path: Path, m
     how = {**HOW, "measures": ["spearman:random", "aopc"], "methods": ["alti", "saliency", "random"]}
     one = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **how)
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.suffix != ".csv"}
-    monkeypatch.setattr(run, "records", None)
+    monkeypatch.setattr(windows, "records", None)
     two = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", seed=1, **how)
     assert [(r.mean, r.null) for r in one] == [(r.mean, r.null) for r in two]
     assert [(r.low, r.high) for r in one] != [(r.low, r.high) for r in two]
@@ -116,7 +116,7 @@ def test_a_finished_run_takes_another_seed(lens: mixlens.Lens, tmp_path: Path, m
 def test_an_unfinished_run_goes_on_with_its_own_seed(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "CHUNK", 2)
+    monkeypatch.setattr(windows, "CHUNK", 2)
 
     with pytest.raises(KeyboardInterrupt):
         mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", progress=stop, **HOW)
@@ -172,7 +172,7 @@ def test_the_same_file_by_another_name(lens: mixlens.Lens, tmp_path: Path, monke
     for path in (one, two, other):
         path.write_text("text,note\n" + "".join(f"{text},\n" for text in TEXTS), "utf-8")
     first = mixlens.evaluate(lens, one, out=tmp_path / "run", **HOW)
-    monkeypatch.setattr(run, "records", None)
+    monkeypatch.setattr(windows, "records", None)
     assert mixlens.evaluate(lens, two, out=tmp_path / "run", **HOW).rows == first.rows
     with pytest.raises(RunChanged, match="got other rows"):  # the same bytes, but other rows
         mixlens.evaluate(lens, other, out=tmp_path / "run", **HOW)
@@ -185,7 +185,7 @@ def test_the_same_file_by_another_name(lens: mixlens.Lens, tmp_path: Path, monke
 def test_changed_rows_are_refused(
     changed: list[str], lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "WINDOW", 2)
+    monkeypatch.setattr(windows, "WINDOW", 2)
     mixlens.evaluate(lens, iter(TEXTS), out=tmp_path / "run", **HOW)
     with pytest.raises(RunChanged, match="expected the data of the run"):
         mixlens.evaluate(lens, iter(changed), out=tmp_path / "run", **HOW)
@@ -201,7 +201,7 @@ def test_rows_that_changed_while_it_was_down(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped within a window: the rows of that window's finished chunks are not known again by a digest of it."""
-    monkeypatch.setattr(run, "CHUNK", 2)
+    monkeypatch.setattr(windows, "CHUNK", 2)
 
     with pytest.raises(KeyboardInterrupt):
         mixlens.evaluate(lens, iter(TEXTS), out=tmp_path / "run", progress=stop, **HOW)
@@ -214,8 +214,8 @@ def test_rows_that_changed_while_it_was_down(
 def test_a_kill_loses_little_where_texts_take_long(
     method: str, sizes: list[int], lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, seen = run.records, []
-    monkeypatch.setattr(run, "records", lambda how, some, tick: (seen.append(len(some)), made(how, some, tick))[1])
+    made, seen = windows.records, []
+    monkeypatch.setattr(windows, "records", lambda how, some, tick: (seen.append(len(some)), made(how, some, tick))[1])
     mixlens.evaluate(lens, ["good", "bad", "a deep film"] * 4, [method], ["special_rank"])
     assert seen == sizes
 
@@ -248,7 +248,7 @@ def test_batches_are_those_that_the_run_began_with(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is free when a run goes on makes no other batches, which would round otherwise."""
-    monkeypatch.setattr(run, "CHUNK", 2)
+    monkeypatch.setattr(windows, "CHUNK", 2)
     sizes: list[int] = []
     within = budget.within
 

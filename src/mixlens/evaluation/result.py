@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mixlens.arguments import checked
 from mixlens.errors import Undefined, UnknownOption, did_you_mean
+from mixlens.evaluation.design import MODEL, NULL
 from mixlens.evaluation.log import lines
-from mixlens.evaluation.plan import MODEL, NULL
 from mixlens.files import csv_text, put, write_parquet
 from mixlens.measure.statistics import Correlation, Paired, Ranking, paired, permutation, ranking
 

@@ -10,12 +10,13 @@ import torch
 
 from mixlens.architectures import base_model
 from mixlens.architectures.match import layer_modules, submodule
+from mixlens.errors import Undefined
 from mixlens.evaluation import Table
 from mixlens.measure.ranks import correlation, rank_correlation
 from mixlens.measure.statistics import permutation
 from mixlens.reproduce.claims import STRONG, Claim, Pair, beats, least, nonzero
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
-from mixlens.reproduce.study import Row, Study
+from mixlens.reproduce.study import DataRow, Study
 
 # The eight rows of Table 1: name in the paper -> method here. All are rolled out; none gets a residual added.
 MAPS = {
@@ -166,15 +167,14 @@ def figure3_claims(panels: Sequence[Panel]) -> list[Claim]:
 
 def figure4(study: Study) -> Findings:
     """Correlation of single layers' maps with HTA x input, row by row (SST-2)."""
-    lens = study.lens("sst2")
     rows = study.rows("sst2/dev.jsonl", at_most=min(256, study.costly or 256))
     compared = {"N_RES": "norm_res", "N_RESLN": "norm_resln", "N_ENC": "globenc"}
     statistics = {"Pearson": correlation, "Spearman": rank_correlation}
 
-    def correlations(row: Row) -> list[float]:
+    def correlations(row: DataRow) -> list[float]:
         """Mean over a map's rows, of every layer by every method by every statistic."""
-        maps = {m: lens.mixing(row["text"], method=m).scores.double().numpy() for m in compared.values()}
-        references = lens.mixing(row["text"], method="hta_x_input").scores.double().numpy()
+        maps = {m: study.mixing("sst2", row["text"], m).scores.double().numpy() for m in compared.values()}
+        references = study.mixing("sst2", row["text"], "hta_x_input").scores.double().numpy()
         return [
             float(np.nanmean([statistic(a, b) for a, b in zip(maps[method][k], references[k], strict=True)]))
             for statistic in statistics.values()
@@ -220,12 +220,15 @@ def figure4_claims(panels: Sequence[Panel]) -> list[Claim]:
 def figure5(study: Study) -> Findings:
     """Outlier weights of the two LayerNorms, and how they correlate, layer by layer."""
     lens = study.lens("sst2")
+    norms = [path for path in (lens.spec.attend.norm, lens.spec.feed.norm) if path is not None]
+    if len(norms) != 2:
+        raise Undefined(f"globenc-figure5 compares the two norms of a layer, {lens.name} has {len(norms)}")
     values: dict[tuple[str, str], Values | Number] = {}
     layers: list[str] = []
     for at, layer in enumerate(layer_modules(base_model(lens.model), lens.spec), 1):
         first, second = (
             torch.as_tensor(submodule(layer, path).weight, dtype=torch.float64, device="cpu").detach().numpy()
-            for path in (lens.spec.attend.norm, lens.spec.feed.norm)
+            for path in norms
         )
         out = _outliers(first) | _outliers(second)
         layers.append(str(at))

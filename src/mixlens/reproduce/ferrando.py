@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from mixlens.decompose import Block
-from mixlens.measure.corpus import anisotropy
-from mixlens.measure.statistics import resampled
+from mixlens.evaluation import Row
 from mixlens.reproduce.claims import STRONG, Claim, beats, near_zero, pairs
-from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
+from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values, number_of
 from mixlens.reproduce.study import Study
 from mixlens.target import Target
 
@@ -70,26 +63,17 @@ def table2_claims(panels: Sequence[Panel]) -> list[Claim]:
 
 def figure3(study: Study) -> Findings:
     """Anisotropy: mean cosine of vectors of different texts, of LN1's outputs and of the transformed vectors."""
-    lens = study.lens("sst2")
     rows = study.rows("sst2/dev.jsonl", at_most=_SAMPLES)
-    kinds: dict[str, Callable[[Block], Tensor]] = {"outputs y_i": _outputs, "transformed T_i(x_j)": _transformed}
-    values: dict[tuple[str, str], Values | Number] = {}
-    layers: tuple[str, ...] = ()
-    for done, (kind, on_block) in enumerate(kinds.items(), 1):
-        texts = lens.subject.read([row["text"] for row in rows]).require()
-        # One text at a time: padded rows would be counted.
-        ran = lens.subject.through(texts, on_block, square=False, batch_size=1)
-        layers = tuple(str(k + 1) for k in range(len(ran[0].layers)))
-        for k, layer in enumerate(layers):
-            sums = np.stack([one.layers[k].double().sum(0).numpy() for one in ran])
-            each = np.array([len(one.tokens) ** (1 if on_block is _outputs else 2) for one in ran])
-            low, high = resampled(partial(anisotropy, sums, each), len(each), resamples=study.resamples)
-            values[kind, layer] = Number(anisotropy(sums, each), low, high, len(each))
-        if study.progress is not None:
-            study.progress("figure3", done, len(kinds))
+    vectors = {"outputs y_i": "outputs", "transformed T_i(x_j)": "transformed"}
+    measures = [(label, "anisotropy", {"of": of}) for label, of in vectors.items()]
+    table = study.evaluate("alti-anisotropy", "sst2", rows, (), measures)
+    values: dict[tuple[str, str], Values | Number] = {
+        (label, _layer(row)): number_of(row) for label in vectors for row in table.layers(label)
+    }
+    layers = tuple(_layer(row) for row in table.layers(measures[0][0]))
     panel = Panel(
         "Mean cosine of vectors of different texts",
-        tuple(kinds),
+        tuple(vectors),
         layers,
         values,
         better=dict.fromkeys(layers, -1),
@@ -97,6 +81,11 @@ def figure3(study: Study) -> Findings:
         shape="lines",
     )
     return Findings((panel,), ("Exact over all pairs of different texts, not over a sample of pairs.",))
+
+
+def _layer(row: Row) -> str:
+    assert row.layer is not None
+    return str(row.layer + 1)
 
 
 _NEAR = 0.1  # mean cosine that is still "almost isotropic"
@@ -113,19 +102,6 @@ def figure3_claims(panels: Sequence[Panel]) -> list[Claim]:
         Claim(text, pairs(panel, panel.columns, inner, [outputs])),
         near_zero(panel, isotropic, first, inner, _NEAR),
     ]
-
-
-def _outputs(block: Block) -> Tensor:
-    """(1, token, dim): the unit vectors of LN1's outputs."""
-    return torch.nn.functional.normalize(block.result("ln1").double(), dim=-1)
-
-
-def _transformed(block: Block) -> Tensor:
-    """(1, query, dim): the unit vectors of the terms through LN1, summed over the keys."""
-    out = torch.zeros_like(block.x, dtype=torch.float64)
-    for rows, _, vectors in block.terms("ln1").chunks():
-        out[:, rows] += torch.nn.functional.normalize(vectors.double(), dim=-1).sum(2)
-    return out
 
 
 def figure6(study: Study) -> Findings:
@@ -198,7 +174,6 @@ def figure7_claims(panels: Sequence[Panel]) -> list[Claim]:
 
 def figures8to10(study: Study) -> Findings:
     """Maps of all layers together by the three rollouts, for three sentences."""
-    lens = study.lens("sst2")
     texts = (
         "a clever blend of fact and fiction .",  # the paper's Figure 5
         "the plot is thin , but the actors are a joy to watch .",
@@ -208,7 +183,7 @@ def figures8to10(study: Study) -> Findings:
     for number, text in enumerate(texts, 1):
         for label, method in ROLLOUTS.items():
             mixing = {"attention_rollout": "attention", "norm_rollout": "norm_resln"}.get(method, method)
-            maps = lens.mixing(text, method=mixing)
+            maps = study.mixing("sst2", text, mixing)
             maps = maps.normalized() if method == "norm_rollout" else maps
             pictures[f"{label}, sentence {number}"] = maps.rollout().layer(-1).plot
     return Findings((), ("Rows are the last layer's tokens, columns the input.",), pictures, texts)

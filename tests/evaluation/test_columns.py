@@ -17,7 +17,7 @@ import mixlens
 from mixlens.attribute import ATTRIBUTIONS, Preset
 from mixlens.attribute.calls import attributions
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
-from mixlens.evaluation import explain, run
+from mixlens.evaluation import explain, windows
 from mixlens.target import Target
 from models.families import MASK, make
 from models.words import tokenizer
@@ -259,16 +259,24 @@ def test_answers() -> None:
 
 
 def test_rationales(lens: mixlens.Lens) -> None:
-    rows = [{"tokens": "a deep film .".split(), "rationales": [[0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]]}]
-    rows += [{"tokens": ["bad", "film"], "rationales": []}]
-    table = mixlens.evaluate(lens, rows, ["alti"], ["auprc", "token_f1"], task="rationales")
-    from sklearn.metrics import average_precision_score, precision_recall_curve
+    from sklearn.metrics import auc, f1_score, precision_recall_curve
 
-    own = scores(lens, "a deep film .", "alti")
-    assert 0 <= table.values("auprc", "alti")[0] <= 1
-    assert average_precision_score([0, 0, 1, 1, 0, 0], own) is not None
-    assert precision_recall_curve([0, 0, 1, 1, 0, 0], own)
-    assert table.row("auprc", "alti").n == 1
+    rows: list[dict[str, Any]] = [
+        {"tokens": "a deep film .".split(), "rationales": [[0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]]},
+        {"tokens": "not a very bad film".split(), "rationales": [1, 0, 0, 1, 0]},
+        {"tokens": ["bad", "film"], "rationales": []},
+    ]
+    table = mixlens.evaluate(lens, rows, ["alti", "saliency"], ["auprc", "token_f1", "iou"], task="rationales")
+    for i, marks in enumerate(([0, 1, 1, 0], [1, 0, 0, 1, 0])):  # of votes, what half of them marked
+        for method in ("alti", "saliency"):
+            text = scores(lens, mixlens.Words(rows[i]["tokens"]), method)[1:-1]  # without [CLS] and [SEP]
+            precision, recall, _ = precision_recall_curve(marks, text)
+            assert table.values("auprc", method)[i] == pytest.approx(auc(recall, precision))
+            highest = np.isin(np.arange(len(marks)), np.argsort(-text, kind="stable")[: sum(marks)])
+            assert table.values("token_f1", method)[i] == pytest.approx(f1_score(marks, highest))
+            assert table.values("iou", method)[i] == pytest.approx((highest & marks).sum() / (highest | marks).sum())
+    row = table.row("auprc", "alti")
+    assert (row.n, row.n_undefined, row.n_errors) == (2, 1, 0)  # nothing is marked in the last
 
 
 def test_nothing_is_computed_twice(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +408,7 @@ def test_progress(lens: mixlens.Lens) -> None:
 def test_progress_begins_where_the_run_goes_on(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "CHUNK", 1)
+    monkeypatch.setattr(windows, "CHUNK", 1)
 
     def stop(done: int, total: int | None) -> None:
         if done == 3:

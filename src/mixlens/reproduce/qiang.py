@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from mixlens.evaluation import Table
 from mixlens.reproduce.claims import STRONG, Claim, Pair, beats, least
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
-from mixlens.reproduce.study import Row, Study
+from mixlens.reproduce.study import DataRow, Study
+from mixlens.results import Attribution
 
-_INPUT = {"indexing": "input"}
+_INPUT: dict[str, Any] = {"indexing": "input"}
 METHODS: list[Method] = [
     ("RawAtt", "attention", {"zero_cls": True}),
     ("Rollout", "attention_rollout", {"zero_cls": True}),
@@ -240,11 +242,10 @@ _SENTENCES = 200
 
 def figure4(study: Study) -> Findings:
     """AttCAT's scores layer by layer, their sum, and the rollout, of one sentence; and the layers' size over many."""
-    lens = study.lens("sst2")
     text = "i do not like this movie ."
-    attcat = lens.attribute(text, method="attcat", **_INPUT)
-    rollout = lens.attribute(text, method="attention_rollout")
-    layers = attcat.layers.double().numpy()
+    attcat = study.attribute("sst2", text, "attcat", **_INPUT)
+    rollout = study.attribute("sst2", text, "attention_rollout")
+    layers = _layers(attcat).numpy()
     rows = [*(f"L{k}" for k in range(len(layers))), "Rollout", "Sum"]
     parts = np.vstack([layers, rollout.scores.double().numpy(), attcat.scores.double().numpy()])
     tokens = tuple(f"{i} {t}" for i, t in enumerate(attcat.tokens))
@@ -255,9 +256,9 @@ def figure4(study: Study) -> Findings:
         f"AttCAT of {text!r}", tuple(rows), tokens, values, better=dict.fromkeys(tokens, 0), kind="score", shape="text"
     )
 
-    def halves(row: Row) -> list[float]:
+    def halves(row: DataRow) -> list[float]:
         """Mean over the lower and the upper half of the layers of their largest score, by the largest of all."""
-        largest = lens.attribute(row["text"], method="attcat", **_INPUT).layers.double().abs().numpy().max(1)
+        largest = _layers(study.attribute("sst2", row["text"], "attcat", **_INPUT)).abs().numpy().max(1)
         half = len(largest) // 2
         return [float(part.mean() / largest.max()) for part in (largest[:half], largest[half:])]
 
@@ -271,8 +272,9 @@ def figure4(study: Study) -> Findings:
         kind="score",
         resamples=study.resamples,
     )
+    answer = attcat.target.label if attcat.target is not None else None
     notes = (
-        f"The sentence is the paper's; the model answers {attcat.target.label!r}. Authors' indexing. One sentence "
+        f"The sentence is the paper's; the model answers {answer!r}. Authors' indexing. One sentence "
         f"proves nothing about layers, so their size is measured on {len(found)} sentences of SST-2.",
     )
     return Findings((panel, size), notes)
@@ -283,6 +285,12 @@ def figure4_claims(panels: Sequence[Panel]) -> list[Claim]:
     size = panels[1]
     lower, upper = size.rows
     return [beats(size, "Scores become less impactful as the layer goes deeper", size.columns[0], lower, [upper])]
+
+
+def _layers(attr: Attribution) -> Tensor:
+    """(layer, token)."""
+    assert attr.layers is not None
+    return attr.layers.double()
 
 
 def _slug(name: str) -> str:

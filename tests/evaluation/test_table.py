@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens.cli import app
 from mixlens.errors import MissingExtra, ResultFileError, UnknownOption
-from mixlens.evaluation.table import COLUMNS
+from mixlens.evaluation.result import COLUMNS
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.measure import statistics
 from mixlens.view import evaluation

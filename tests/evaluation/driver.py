@@ -19,11 +19,11 @@ import torch
 torch.set_num_threads(1)
 
 import mixlens  # noqa: E402
-from mixlens.evaluation import log, run  # noqa: E402
+from mixlens.evaluation import log, windows  # noqa: E402
 
 WORDS = "a deep and meaningful film not bad good slow very".split()
 TEXTS = [" ".join(WORDS[(i * k) % 10] for k in range(1, 3 + i % 7)) + " ." for i in range(44)] + ["", "a " * 40]
-run.WINDOW, run.CHUNK = 20, 6  # several of both
+windows.WINDOW, windows.CHUNK = 20, 6  # several of both
 
 
 def evaluate(lens: mixlens.Lens, folder: Path, progress: object = None) -> None:
@@ -82,7 +82,7 @@ def torn(share: float, chunk: int):
 
 def grown(lens: mixlens.Lens) -> int:
     """KiB by which the peak rises from 200 texts to 2,000, whose ids alone are 10 MB."""
-    run.WINDOW, run.CHUNK = 128, 64
+    windows.WINDOW, windows.CHUNK = 128, 64
 
     def peak(count: int) -> int:
         rows = ({"text": "a deep film", "id": f"{i:05000d}"} for i in range(count))

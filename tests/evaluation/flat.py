@@ -16,11 +16,11 @@ import torch
 torch.set_num_threads(1)
 
 import mixlens  # noqa: E402
-from mixlens.evaluation import chunk, run  # noqa: E402
+from mixlens.evaluation import chunk, windows  # noqa: E402
 from mixlens.tasks import SAMPLE, source  # noqa: E402
 
 STEP, TEXTS = 64, 256
-run.WINDOW, run.CHUNK = STEP, STEP // 2
+windows.WINDOW, windows.CHUNK = STEP, STEP // 2
 
 
 def texts():
@@ -51,13 +51,13 @@ def measured(lens: mixlens.Lens, name: str) -> None:
 def main() -> None:
     lens = mixlens.load("mixlens:inference")
     measured(lens, "flat")
-    kept, whole = [], chunk._Chunk.records
+    kept, whole = [], chunk.scored
 
-    def records(self):
-        kept.append(self)
-        return whole(self)
+    def scored(*args):
+        kept.append(whole(*args))
+        return kept[-1]
 
-    chunk._Chunk.records = records
+    chunk.scored = scored
     measured(lens, "leak")
 
 

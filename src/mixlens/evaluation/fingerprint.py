@@ -14,6 +14,7 @@ import torch
 from mixlens.capture.offload import device_of, state
 from mixlens.decompose.compiled import lanes
 from mixlens.errors import RunChanged
+from mixlens.lens import Lens
 
 _BLOCK = 1 << 22
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -50,7 +51,7 @@ def checksum(tensor: torch.Tensor) -> str:
     return f"{total:x}.{weighted:x}"
 
 
-def model_facts(lens: Any) -> dict[str, Any]:
+def model_facts(lens: Lens) -> dict[str, Any]:
     """Architecture, head, dtype, device and a digest of all weights and buffers, and of the tokenizer."""
     sha = hashlib.sha256()
     for name, tensor in sorted(state(lens.model).items()):

@@ -11,8 +11,9 @@ from mixlens.attribute import Method
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.method import Deep
 from mixlens.errors import UnknownOption, did_you_mean
-from mixlens.evaluation.facts import plain
+from mixlens.evaluation.fingerprint import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
+from mixlens.lens import Lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
 from mixlens.measure.perturb import shares
 
@@ -67,7 +68,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Design:
     """The run: jobs by key, method labels and measures in the order asked for, columns."""
 
     methods: Mapping[str, str]  # label -> key of its job; the null comes last where it was not asked for
@@ -82,9 +83,14 @@ class Plan:
         numbers = self.jobs[self.methods[label]].numbers
         return (None, *numbers) if label in self.asked and yardstick.measure.per_layer else (None,)
 
+    def width(self, label: str, yardstick: Yardstick) -> int:
+        """How many columns a method has in a measure: its layers, and the levels of a curve."""
+        points = levels(yardstick) if isinstance(yardstick.measure, Curve) else 0
+        return len(self.layers(label, yardstick)) + points
+
 
 def make(
-    lens: Any,
+    lens: Lens,
     methods: str | Sequence[Asked] | None,
     measures: str | Sequence[Asked],
     *,
@@ -92,9 +98,9 @@ def make(
     layers: str | None,
     options: Mapping[str, Mapping[str, Any]],
     seed: int,
-    second: Any = None,
-) -> Plan:
-    """The plan of a run. Raises InputError, UnknownMethod, UnknownOption, Undefined."""
+    second: Lens | None = None,
+) -> Design:
+    """The design of a run. Raises InputError, UnknownMethod, UnknownOption, Undefined."""
     refuse_no_lens(lens, second)
     if layers not in (None, "each", "upto"):
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
@@ -148,8 +154,8 @@ def make(
         refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
     refuse_headless(lens, jobs.values())
     corpora = tuple(one for one in found if isinstance(one.measure, Corpus))
-    plan = Plan(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
-    return replace(plan, columns=tuple(_columns(plan)))
+    design = Design(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
+    return replace(design, columns=tuple(_columns(design)))
 
 
 def _refuse_nothing(
@@ -167,11 +173,11 @@ def _refuse_nothing(
         )
 
 
-def _columns(plan: Plan) -> list[Column]:
+def _columns(design: Design) -> list[Column]:
     out = []
-    for y in plan.yardsticks:
-        for label in plan.methods:
-            out += [Column(y.name, label, layer) for layer in plan.layers(label, y)]
+    for y in design.yardsticks:
+        for label in design.methods:
+            out += [Column(y.name, label, layer) for layer in design.layers(label, y)]
             if isinstance(y.measure, Curve):
                 out += [Column(y.name, label, None, level) for level in range(levels(y))]
     return out
@@ -182,7 +188,7 @@ def levels(yardstick: Yardstick) -> int:
     return 0 if yardstick.options["levels"] == "attcat-code" else 1 + len(shares(yardstick.options["levels"]))
 
 
-def _job(lens: Any, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:
+def _job(lens: Lens, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:
     method = attribution_method(lens.subject, name, own)
     if deep is None or method.layers(deep) is None:
         return Job(name, dict(own), method)

@@ -8,7 +8,7 @@ import pytest
 
 from mixlens.errors import TargetError
 from mixlens.tasks import TASKS, source, task
-from mixlens.tasks.labels import class_names, named
+from mixlens.tasks.classes import class_names, named
 
 MODEL = ("Negative", "positive")
 GENERIC = ("LABEL_0", "LABEL_1")

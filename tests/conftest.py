@@ -22,10 +22,21 @@ sys.modules["shape_checker"] = checker
 install_import_hook([f"mixlens.{part}" for part in SHAPED], "shape_checker.check")
 
 
+from collections.abc import Iterator
+
+import jaxtyping
 import pytest
 import torch
 
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+
+
+@pytest.fixture
+def unshaped() -> Iterator[None]:
+    """No shapes and types are checked, as in a user's process: what the checker refuses first shows its own error."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

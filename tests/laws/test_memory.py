@@ -101,7 +101,7 @@ def test_only_where_tokens_read_themselves_is_there_a_term_of_their_own(name):
                 continue
             paths = {"ln1": behind[:1], "ln2": behind}.get(stage, ())
             expected = frozen(block, paths, vectors(block.terms("attention")))
-            if stage != "attention" and block.reads_itself:
+            if stage != "attention" and block.one_stream:
                 i = torch.arange(TARGET)
                 expected[:, i, i] += frozen(block, paths, block.x[:, :, None])[:, :, 0]
             terms, y = block.terms(stage), block.result(stage)
@@ -120,7 +120,7 @@ OWN = ("attention_fixed_res", "attention_res", "norm_fixed_res")
 @every
 def test_maps_between_two_streams(name):
     def look(block: Block) -> None:
-        if block.reads_itself:
+        if block.one_stream:
             return
         for method in ("attention", "norm", "globenc", "alti", "value_zeroing", "effective_attention"):
             scores = MIXING[method].function(block)

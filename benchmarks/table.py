@@ -105,7 +105,7 @@ def throughput(count: int = TEXTS, batch: int = 32) -> dict[str, Any]:
     model = bert(True, num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536)
     lens, draw = mixlens.load(model), Random(0)
     texts = [random_text(round(draw.triangular(4, 66, 18))) for _ in range(count)]
-    tokens, _ = lens._encode(texts, False)
+    tokens = lens.subject.read(texts).require()
     names = frozenset(("input_ids", "attention_mask"))
     batches = [collate([tokens[i] for i in some], 0, model.device, names) for some in buckets(tokens, batch)]
     calls: dict[str, measure.Call] = {

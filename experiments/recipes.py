@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mixlens.reproduce.attcat import held_out
+from mixlens.reproduce.qiang import held_out
 
 Row = dict[str, Any]
 

@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 
 # Shapes hold in every test, in the packages that state them (around the plumbing the checks would cost more than the
 # tests); an int passes for a float, as for any type checker. Before mixlens is imported.
-SHAPED = ("aggregate", "attribute", "decompose", "measure", "mixing")
+SHAPED = ("aggregate", "answer", "attribute", "decompose", "measure", "mixing")
 checker = ModuleType("shape_checker")
 checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 sys.modules["shape_checker"] = checker
@@ -29,14 +29,6 @@ import pytest
 import torch
 
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
-
-
-@pytest.fixture
-def unshaped() -> Iterator[None]:
-    """No shapes and types are checked, as in a user's process: what the checker refuses first shows its own error."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,6 +66,14 @@ def save_tiny_bert(folder: Path, **config: object) -> Path:
     model.save_pretrained(folder)
     BertTokenizerFast(vocab=vocab, do_lower_case=True, model_max_length=32).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def unshaped() -> Iterator[None]:
+    """No shapes are checked, as in a user's process: what the checker would refuse first shows its own error."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

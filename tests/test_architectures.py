@@ -27,7 +27,7 @@ from mixlens.architectures import (
 from mixlens.architectures.spec import SubBlock
 from mixlens.errors import MixlensError, UnknownArchitecture, UnsupportedConfig
 from mixlens.mixing import MIXING
-from mixlens.selfcheck import self_check
+from mixlens.subject.check import self_check
 from models import families, stored
 
 QUICK = ("bert", "gemma2")

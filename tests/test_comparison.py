@@ -15,8 +15,9 @@ import torch
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens import comparison
+from mixlens import compare
 from mixlens.attribute import ATTRIBUTIONS
+from mixlens.attribute.path import family as path
 from mixlens.cli import app
 from mixlens.errors import (
     InputError,
@@ -30,8 +31,7 @@ from mixlens.errors import (
 )
 from mixlens.measure.faithfulness import Bounds
 from mixlens.results import Comparison
-from mixlens.runners import path
-from mixlens.view.terminal import as_text
+from mixlens.view.kit.terminal import as_text
 from models.families import lens as family_lens
 from models.families import make
 from models.words import tokenizer
@@ -89,8 +89,8 @@ def test_a_method_that_fails_costs_no_other(
 ) -> None:
     names = ["grads", "att_grads", "globenc", "random"]  # the first two share a pass
     whole = lens.compare(TEXT, names)
-    fails = Fails(comparison.attributions, error, "att_grads", "globenc")
-    monkeypatch.setattr(comparison, "attributions", fails)
+    fails = Fails(compare.attributions, error, "att_grads", "globenc")
+    monkeypatch.setattr(compare, "attributions", fails)
     found = lens.compare(TEXT, names)
     assert found.skipped == {n: f"{type(error).__name__}: {error}" for n in ("att_grads", "globenc")}
     assert list(found.attributions) == list(found.faithfulness) == ["grads", "random"]
@@ -110,9 +110,8 @@ def test_integrated_gradients_that_do_not_converge(lens: mixlens.Lens, monkeypat
 
 
 def test_maps_and_numbers_that_fail_cost_no_scores(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = Fails(mixlens.Lens.mixing, OverBudget("too large"), TEXT)
-    monkeypatch.setattr(mixlens.Lens, "mixing", lambda self, *a, **k: fails(self, *a, **k))
-    monkeypatch.setattr(comparison, "left", lambda *a: (_ for _ in ()).throw(NotFinite("NaN logits")))
+    monkeypatch.setattr(compare, "maps_of", lambda *a, **k: (_ for _ in ()).throw(OverBudget("too large")))
+    monkeypatch.setattr(compare, "left", lambda *a: (_ for _ in ()).throw(NotFinite("NaN logits")))
     found = lens.compare(TEXT, ["globenc", "saliency"], maps=True)
     assert list(found.attributions) == ["globenc", "saliency"]
     assert found.skipped == {"maps of globenc": "OverBudget: too large", "faithfulness": "NotFinite: NaN logits"}
@@ -120,7 +119,7 @@ def test_maps_and_numbers_that_fail_cost_no_scores(lens: mixlens.Lens, monkeypat
 
 
 def test_a_wrong_target_fails_before_the_work(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "attributions", lambda *a: pytest.fail("ran"))
+    monkeypatch.setattr(compare, "attributions", lambda *a: pytest.fail("ran"))
     with pytest.raises(TargetError, match="no label 'neutral'"):
         lens.compare(TEXT, METHODS, target="neutral")
 
@@ -176,10 +175,20 @@ def test_no_faithfulness_without_a_probability() -> None:
     assert not headless.compare("w7 w30 w12", ["globenc"]).faithfulness
 
 
-def test_the_masked_word_is_never_taken_out() -> None:
+def test_the_masked_word_is_never_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    removable: list[list[bool]] = []
+    made = Bounds.__init__
+
+    def watched(self: Bounds, probability: Any, mask: Any, **more: Any) -> None:
+        removable.append(mask.tolist())
+        made(self, probability, mask, **more)
+
+    monkeypatch.setattr(Bounds, "__init__", watched)
     masked = mixlens.load(make("bert", "masked"), tokenizer())
-    found = masked.compare("w7 w30 [MASK] w12", ["globenc", "saliency"])
-    assert {len(found.faithfulness), *(0 <= f.p <= 1 for f in found.faithfulness.values())} == {2, True}
+    compared = masked.compare("w7 w30 [MASK] w12", ["globenc", "saliency"])
+    assert removable == [[False, True, True, False, True, False]]  # [CLS] w7 w30 [MASK] w12 [SEP]
+    assert set(compared.faithfulness) == {"globenc", "saliency"}
+    assert all(0 <= number.p <= 1 for number in compared.faithfulness.values())
 
 
 def test_maps_side_by_side(lens: mixlens.Lens, tmp_path: Path) -> None:

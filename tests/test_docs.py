@@ -187,7 +187,10 @@ def test_a_card_says_what_it_has_to(page):
 
 # ---- CONTRIBUTING.md
 
-METHOD, METHOD_LINE, AGGREGATION, AGGREGATION_LINE, MAPS_METHOD, SPEC, SPEC_LINE = blocks("CONTRIBUTING.md", "python")
+# (blocks that begin with the path of a file are put there by tests/test_contributing.py)
+METHOD, METHOD_LINE, AGGREGATION, AGGREGATION_LINE, MAPS_METHOD, SPEC, SPEC_LINE = (
+    code for code in blocks("CONTRIBUTING.md", "python") if not code.startswith("# ")
+)
 
 
 def new_names(code: str, module: object = None) -> dict[str, object]:
@@ -205,14 +208,14 @@ def new_line(code: str, names: dict[str, object]) -> tuple[str, object]:
 
 @pytest.mark.parametrize("code", blocks("CONTRIBUTING.md", "python"))
 def test_examples_are_short(code):
-    assert len(code.splitlines()) <= 20
+    assert len(code.splitlines()) <= (30 if code.startswith("# ") else 20)
 
 
 def test_adding_a_method(monkeypatch, tiny_bert_folder):
-    from mixlens.mixing import methods
+    from mixlens.mixing import table
 
-    names = {**vars(methods), **new_names(METHOD)}
-    monkeypatch.setitem(methods.MIXING, *new_line(METHOD_LINE, names))
+    names = {**vars(table), **new_names(METHOD)}
+    monkeypatch.setitem(table.MIXING, *new_line(METHOD_LINE, names))
     lens = mixlens.load(tiny_bert_folder)
     maps = lens.mixing(TEXT, method="norm_share", power=2.0)
     expected = lens.mixing(TEXT, method="norm").scores.double() ** 2

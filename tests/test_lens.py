@@ -158,7 +158,7 @@ def test_targets_of_a_wrong_type(target):
 )
 def test_bad_asks_for_maps(ask, error, says, monkeypatch):
     plain = {name: replace(facts, function=unwrap(facts.function)) for name, facts in MIXING.items()}
-    monkeypatch.setattr("mixlens.runners.maps.MIXING", plain)  # without annotations that would speak first in tests
+    monkeypatch.setattr("mixlens.mixing.calls.MIXING", plain)  # without annotations that would speak first in tests
     with pytest.raises(error, match=says):
         lens().mixing(TEXT, **ask)
 

@@ -11,12 +11,13 @@ import torch
 import transformers
 
 import mixlens
-from mixlens.attribute import ATTRIBUTIONS
-from mixlens.attribute.kinds import Occlusion
-from mixlens.attribute.kinds import Path as Way
+from mixlens import budget
+from mixlens.attribute import ATTRIBUTIONS, Occlusion
+from mixlens.attribute import Path as FromBaseline
+from mixlens.attribute.request import Request
 from mixlens.errors import OverBudget, UnknownOption
 from mixlens.mixing import MIXING
-from mixlens.runners import RUNNERS, Request, budget
+from mixlens.subject import Subject
 from models import families
 
 PEAK = Path("/proc/self/clear_refs")
@@ -98,9 +99,9 @@ def test_a_budget_makes_small_batches_and_changes_no_number(method, monkeypatch)
     monkeypatch.setattr(budget, "BASE_BYTES", 0)
     whole = lens.mixing(texts, method)
     tight = lens.plan(texts, method, batch_size=2, maps=True).peak_bytes
-    lens_through = mixlens.Lens.through
+    through = Subject.through
     monkeypatch.setattr(
-        mixlens.Lens, "through", lambda self, *a, **k: (seen.append(k["batch_size"]), lens_through(self, *a, **k))[1]
+        Subject, "through", lambda self, *a, **k: (seen.append(k["batch_size"]), through(self, *a, **k))[1]
     )
     parts = lens.mixing(texts, method, memory=tight)
     assert seen[0](9) == 2 < seen[0](1)
@@ -140,17 +141,17 @@ def test_a_plan_says_what_a_call_takes():
     ("kind", "method", "options", "size"),
     [
         (Occlusion, "blank_out", {"replace": 4}, 7),
-        (Way, "integrated_gradients", {"steps": 80, "tolerance": 1e9}, 7 * 32 // 9),
+        (FromBaseline, "integrated_gradients", {"steps": 80, "tolerance": 1e9}, 7 * 32 // 9),
     ],
 )
 def test_one_text_that_takes_many_passes_still_has_them_in_batches(kind, method, options, size, monkeypatch):
-    seen, real = [], RUNNERS[kind]
+    seen, real = [], kind.attributions
 
-    def look(lens: mixlens.Lens, asks: list[Request]) -> list[list[mixlens.Attribution]]:
-        seen.extend(ask.size_of(9) for ask in asks)
-        return real(lens, asks)
+    def look(self, subject: Subject, ask: Request) -> list[mixlens.Attribution]:
+        seen.append(ask.size_of(9))
+        return real(self, subject, ask)
 
-    monkeypatch.setitem(RUNNERS, kind, look)
+    monkeypatch.setattr(kind, "attributions", look)
     families.lens("bert", "sequence").attribute(families.text(), method, batch_size=7, **options)
     assert seen == [size]
 
@@ -174,7 +175,7 @@ def test_hta_of_512_tokens_is_planned_inside_4_gb():
 
 def test_an_impossible_budget_is_refused_before_any_work(monkeypatch):
     lens, text = families.lens("bert", "sequence"), families.text()
-    monkeypatch.setattr(mixlens.Lens, "through", None)
+    monkeypatch.setattr(Subject, "passes", None)
     said = r"expected alti on 1 text\(s\) of up to 9 tokens to need at most 1\.00MB of memory, it needs about .*; pass"
     with pytest.raises(OverBudget, match=said):
         lens.mixing(text, "alti", memory="1MB")

@@ -12,7 +12,7 @@ import torch
 import mixlens
 from mixlens.architectures import spec_for
 from mixlens.capture.run import LayerPass, run
-from mixlens.evaluation.facts import model_facts
+from mixlens.evaluation.fingerprint import model_facts
 from models import families
 
 IDS = families.text()

@@ -79,12 +79,20 @@ def test_the_drawing_is_read_well():
     }
 
 
+class Untyped(ast.NodeTransformer):
+    """A module without what type checkers alone read."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if typing else self.generic_visit(node)
+
+
 def imported_by_the_package() -> set[str]:
     """Distributions whose modules the package's files import anywhere, typing aside."""
     owners = metadata.packages_distributions()
     names: set[str] = set()
     for file in Path(mixlens.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in ast.walk(Untyped().visit(ast.parse(file.read_text("utf-8")))):
             if isinstance(node, ast.Import):
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -7,10 +7,10 @@ from dataclasses import FrozenInstanceError
 import pytest
 import torch
 
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, UnknownOption
 from mixlens.results import Attribution, LayerMaps
+from mixlens.target import Target
 
 GPT2 = Tokens(
     ids=(5, 6, 7, 8, 9, 10, 11),

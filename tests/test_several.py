@@ -25,7 +25,7 @@ from mixlens.errors import (
     UnknownOption,
 )
 from mixlens.results import Attribution, LayerMaps, Results
-from mixlens.runners import several
+from mixlens.subject import several
 
 GOOD = ["a deep film .", "not bad", "a slow film", "very good ."]
 BAD = {1: float("nan"), 3: "", 4: "\U0001f600", 6: "film " * 40}

@@ -19,7 +19,8 @@ from models.blocks import each_block
 FLAT = torch.zeros(3)
 WRONG = {
     "aggregate.functions": ("rollout", FLAT),
-    "attribute.gradients": ("take", FLAT, (0,)),
+    "answer.readout": ("take", FLAT, (0,)),
+    "attribute.jacobian": ("frobenius", FLAT, FLAT, None, 1),
     "decompose.terms": ("_factor", FLAT),
     "measure.ranks": ("correlation", np.zeros((2, 2)), np.zeros(2)),
     "mixing.effective": ("_project", FLAT, FLAT, FLAT, 0.0),

@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 
 import mixlens
 from mixlens import storage
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.evaluation.log import MANIFEST, RESULTS
 from mixlens.evaluation.tabulate import CSV
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Attribution, Comparison, LayerMaps
+from mixlens.target import Target
 
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 SOURCE = Tokens(
@@ -189,7 +189,7 @@ def test_a_newer_format_is_refused(tmp_path):
     path = attribution().save(tmp_path / "a")
     data = {**header(path), "format": storage.VERSION + 1}
     save_file({"scores": torch.rand(4)}, path, metadata={"mixlens": json.dumps(data)})
-    with pytest.raises(ResultFileError, match=r"format 2 or older, got format 3: .*from a newer mixlens: install that"):
+    with pytest.raises(ResultFileError, match=r"format 3 or older, got format 4: .*from a newer mixlens: install that"):
         mixlens.read(path)
 
 

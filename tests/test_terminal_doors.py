@@ -12,6 +12,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import errors
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.cli import app, commands, running
 from mixlens.cli.inputs import value_of
 from mixlens.escape import STEERS, visible
 from mixlens.results import Attribution, Comparison, LayerMaps
+from mixlens.target import Target
 
 EVIL = "a\x1b[31m\x07\x9b\x7f\x00\r\u202e\ud800"
 TEXT = "a deep film ."
@@ -95,8 +96,10 @@ def test_a_result_is_a_valid_file_of_every_kind(result: Any, tmp_path: Path) -> 
     page = result.to_html() if hasattr(result, "to_html") else ""
     assert harmless(page)
     assert harmless(result._repr_html_())
-    if hasattr(result, "to_latex"):
-        assert harmless(result.to_latex())
+    views = [name for name in dir(result) if name.startswith("to_") and name != "to_csv"]  # a CSV is data
+    for name in views:
+        if signature(getattr(result, name)).return_annotation == "str":
+            assert harmless(getattr(result, name)()), name
 
 
 def test_an_error_steers_no_terminal() -> None:

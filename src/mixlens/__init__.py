@@ -1,8 +1,10 @@
 """mixlens: which tokens a Transformer mixes, and which of them made it decide.
 
 >>> import mixlens
->>> lens = mixlens.load()                      # the embedded sentiment classifier  # doctest: +SKIP
->>> lens.attribute("a deep and meaningful film.", method="alti").words()            # doctest: +SKIP
+>>> lens = mixlens.load()  # the embedded sentiment classifier  # doctest: +SKIP
+>>> attr = lens.attribute("a deep and meaningful film.", method="alti")
+>>> max(attr.words(), key=lambda word: word.score).text
+'meaningful'
 
 Nothing heavy is imported before it is used: torch and transformers come with the first `load`.
 """
@@ -13,18 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixlens.attribute.target import Target as Target
     from mixlens.capture.given import Words as Words
-    from mixlens.evaluation.run import evaluate as evaluate
-    from mixlens.evaluation.table import Table as Table
-    from mixlens.facts import measures as measures
-    from mixlens.facts import methods as methods
+    from mixlens.evaluation.evaluate import evaluate as evaluate
+    from mixlens.evaluation.result import Table as Table
+    from mixlens.inventory import measures as measures
+    from mixlens.inventory import methods as methods
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import read as read
+    from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
     from mixlens.tasks.table import task as task
 
@@ -36,13 +38,13 @@ _HOME = {
     "LayerMaps": "results",
     "Attribution": "results",
     "read": "results",
-    "Target": "attribute.target",
+    "Target": "target",
     "Comparison": "results",
     "Words": "capture.given",
-    "methods": "facts",
-    "measures": "facts",
-    "evaluate": "evaluation.run",
-    "Table": "evaluation.table",
+    "methods": "inventory",
+    "measures": "inventory",
+    "evaluate": "evaluation.evaluate",
+    "Table": "evaluation.result",
     "Example": "tasks.example",
     "task": "tasks.table",
 }

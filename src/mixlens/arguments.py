@@ -12,6 +12,7 @@ from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
 from mixlens.errors import MixlensError, ResultFileError, UnknownMethod, UnknownOption
+from mixlens.options import shallow
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,3 +184,27 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return run
+
+
+_OF_TARGETS = ("foil", "of", "position")
+_WANTED: Mapping[type, tuple[str, tuple[type, ...]]] = {  # by the type of an option's default
+    bool: ("True or False", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+}
+
+
+def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raises UnknownOption for an option that the method would ignore, flags and numbers that are none."""
+    for option, value in options.items():
+        if option not in known:
+            has = f"its options are {', '.join(sorted(known))}" if known else "it has none"
+            hint = f"; a target says it: mixlens.Target(..., {option}=...)" if option in _OF_TARGETS else ""
+            raise UnknownOption(f"{name} would ignore the option {option!r}{hint}; {has}")
+        if not shallow(value):
+            raise UnknownOption(f"expected {option}= a value of a few lists in lists for {name}, got one too deep")
+        wanted = _WANTED.get(type(known[option]))
+        if wanted is not None and type(value) not in wanted[1]:
+            raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
+        if option in KINDS:
+            KINDS[option].check(option, value, f" for {name}")

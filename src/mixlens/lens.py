@@ -1,33 +1,29 @@
-"""`load` and `Lens`: the whole way from a text to an explanation."""
+"""`load` and `Lens`: the face of the library. What a call does stands in the room that it goes to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mixlens import arguments
-from mixlens.architectures import position_limit, spec_for
+from mixlens.answer import targets_of
 from mixlens.attribute import ATTRIBUTIONS
-from mixlens.attribute.readout import targets_of
-from mixlens.capture.offload import device_of
-from mixlens.capture.text import Tokens
-from mixlens.comparison import compare
-from mixlens.errors import InputError, UnknownOption
-from mixlens.heads import head_of
-from mixlens.mixing import MIXING, mixing_ratio
+from mixlens.attribute import calls as attribute
+from mixlens.budget import Plan, planned
+from mixlens.compare import compare
+from mixlens.errors import UnknownOption
+from mixlens.inventory import supports
+from mixlens.mixing import MIXING
+from mixlens.mixing import calls as mixing
 from mixlens.process import settled
-from mixlens.progress import barred
+from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Attribution, Comparison, LayerMaps, Results
-from mixlens.runners import attributions
-from mixlens.runners.budget import Plan, of_attribution, of_maps, planned, within
-from mixlens.runners.maps import asked_rows, layer_maps, mapper
-from mixlens.runners.passes import OnBlock, Progress, TextPass, stream, through
-from mixlens.runners.request import checked, mixing_facts, request
-from mixlens.runners.several import encoded, explained
-from mixlens.selfcheck import Check, pad_id, self_check
+from mixlens.subject import Subject, examined
+from mixlens.subject.check import Check, self_check
+from mixlens.subject.several import explained
 from mixlens.wrappers import taken_apart
 
 
@@ -40,41 +36,56 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     `options` go to `from_pretrained` (dtype, device_map, revision, gguf_file ...). No code of a folder runs unless
     `trust_remote_code=True`. The model is checked (see `Lens.check`) and
     never changed. Raises ModelError and its kin.
+
+    Examples:
+        >>> mixlens.load()
+        Lens(mixlens default (MiniLM, SST-2): BertForSequenceClassification, 6 layers)
     """
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
         from mixlens.loading import load_named
 
-        model, found, name = load_named(None if model is None else str(model), **options)
-        return Lens(model, tokenizer if tokenizer is not None else found, name=name)
+        model, own, name = load_named(None if model is None else str(model), **options)
+        return Lens(model, tokenizer if tokenizer is not None else own, name=name)
     if options:
         raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
     return Lens(model, tokenizer)
 
 
 class Lens:
-    """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is."""
+    """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is.
+
+    `subject`: the model with what is known of it, for who writes methods; `spec`, `head`, `name`, `limit` are its.
+    """
 
     @settled
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
         given = taken_apart(model, tokenizer)
-        self.model, self.tokenizer = given.model, given.tokenizer
-        self.spec = spec_for(self.model.config)
-        self.name = name or getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__
-        self.limit = position_limit(self.model)
-        self._check = self.check().require()
-        self._checked_as = self.model.dtype, device_of(self.model)
-        self.head = head_of(self.model, self.spec, self.tokenizer, self._check.causal, given.pooled)
+        self._subject = examined(given.model, given.tokenizer, name, given.pooled)
+        self.model, self.tokenizer = self._subject.model, self._subject.tokenizer
+        self.spec, self.head = self._subject.spec, self._subject.head
+        self.name, self.limit = self._subject.name, self._subject.limit
+
+    @property
+    def subject(self) -> Subject:
+        """The model as it is now: checked again where it was brought to another dtype or device since."""
+        self._subject = self._subject.current()
+        return self._subject
 
     @settled
     def check(self) -> Check:
-        """Run the self-check again: per layer the three residuals, and which methods are defined for this model."""
-        return self_check(self.model, self.spec, self.name)
+        """Run the self-check again: per layer the three residuals, and which methods are defined for this model.
+
+        Examples:
+            >>> check = lens.check()
+            >>> check.passed, check.supports["alti"] is None
+            (True, True)
+        """
+        return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec))
 
     @property
     def self_check_residual(self) -> float:
         """The largest residual found at load, or since the model was brought to another dtype or device."""
-        self._check_again()
-        return self._check.worst
+        return self.subject.residual
 
     @settled
     @barred
@@ -100,20 +111,31 @@ class Lens:
         (recorded in `meta`) instead of refusing them. `progress`: True for a bar, or a function of (done, in all).
         `errors`: of several texts, "raise" what is wrong with one, with its number, or "skip" it: None stands in its
         place, and a warning says so. Raises InputError, MethodError, ModelError, OverBudget.
+
+        Examples:
+            >>> maps = lens.mixing("a deep and meaningful film.", method="value_zeroing")
+            >>> maps.scores.shape  # layer, query, key
+            torch.Size([6, 8, 8])
+            >>> lens.mixing("a deep film.", method="alti", queries=[0]).scores.shape
+            torch.Size([6, 1, 6])
         """
-        mixing_facts(method, options, self.spec.order)
-        texts, single = self._read(text, truncate)
+        subject = self.subject
+        mixing.mixing_method(subject, method, options)
+        texts = subject.read(text, truncate)
 
-        def run(some: Sequence[int]) -> list[LayerMaps]:
-            chosen = [texts[i] for i in some]
-            lengths = [len(tokens) for tokens in chosen]
-            rows = asked_rows(queries, method, lengths)
-            _, size = within(method, of_maps(self, method, options), lengths, memory, batch_size)
-            wanted = None if rows is None else lambda i, layer: rows[i]
-            ran = self.through(chosen, mapper(method, options), wanted=wanted, batch_size=size, progress=progress)
-            return [layer_maps(self, one, method, options, rows[i] if rows else None) for i, one in enumerate(ran)]
+        def run(numbers: Sequence[int]) -> list[LayerMaps]:
+            return mixing.maps_of(
+                subject,
+                texts.of(numbers),
+                method,
+                options,
+                queries=queries,
+                batch_size=batch_size,
+                memory=memory,
+                progress=reporter(progress),
+            )
 
-        return explained(run, texts, single, errors == "skip")
+        return explained(run, texts.each, texts.single, errors == "skip")
 
     @settled
     @barred
@@ -141,18 +163,30 @@ class Lens:
         `progress`, `errors`: as in `mixing` (changed texts count as texts; of a way's points, as many as 32 tokens hold
         count as one).
         Raises InputError, MethodError, ModelError, OverBudget.
+
+        Examples:
+            >>> attr = lens.attribute("a deep and meaningful film.", method="alti")
+            >>> attr.target.label, max(attr.words(), key=lambda word: word.score).text
+            ('positive', 'meaningful')
+            >>> lens.attribute("a deep film.", method="attcat", target="negative").target.label
+            'negative'
+            >>> lens.attribute(["a deep film.", "so bad"], method="globenc+rollout")  # doctest: +ELLIPSIS
+            [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
         """
-        checked(self, method, options)
-        texts, single = self._read(text, truncate)
-        wanted = targets_of(target, len(texts), single)
-        how: tuple[Any, ...] = batch_size, progress, memory
+        subject = self.subject
+        attribute.attribution_method(subject, method, options)
+        texts = subject.read(text, truncate)
+        targets = targets_of(target, len(texts.each), texts.single)
 
-        def run(some: Sequence[int]) -> list[Attribution]:
-            chosen, goals = [texts[i] for i in some], [wanted[i] for i in some]
-            (out,) = attributions(self, [request(self, method, options, goals, chosen, *how)])
-            return out
+        def run(numbers: Sequence[int]) -> list[Attribution]:
+            goals = [targets[i] for i in numbers]
+            ask = attribute.request(
+                subject, method, options, goals, texts.of(numbers), batch_size, reporter(progress), memory
+            )
+            (results,) = attribute.attributions(subject, [ask])
+            return results
 
-        return explained(run, texts, single, errors == "skip")
+        return explained(run, texts.each, texts.single, errors == "skip")
 
     @settled
     @arguments.checked
@@ -171,14 +205,20 @@ class Lens:
 
         Time class, forward passes a text, batch size and peak bytes; `plan.fits` says whether it stays inside
         `memory`. Estimates from above. Raises InputError, MethodError.
+
+        Examples:
+            >>> lens.plan("a deep and meaningful film.", method="blank_out").passes
+            8
+            >>> lens.plan("a deep and meaningful film.", method="alti", memory="1GB").fits
+            True
         """
-        texts, _ = self._encode(text, truncate)
+        subject = self.subject
+        lengths = [len(tokens) for tokens in subject.read(text, truncate).require()]
         if maps or (method in MIXING and method not in ATTRIBUTIONS):
-            mixing_facts(method, options, self.spec.order)
-            cost = of_maps(self, method, options)
+            demand = mixing.demand(subject, mixing.mixing_method(subject, method, options), options)
         else:
-            cost = of_attribution(self, checked(self, method, options), options)
-        return planned(method, cost, [len(tokens) for tokens in texts], memory, batch_size)
+            demand = attribute.demand(subject, attribute.attribution_method(subject, method, options), options)
+        return planned(method, demand, lengths, memory, batch_size)
 
     @settled
     @barred
@@ -201,9 +241,22 @@ class Lens:
         `faithfulness`: with a number each, 0 for what chance reaches and 1 for the best order found; it takes
         about n^2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
         ModelError.
+
+        Examples:
+            >>> compared = lens.compare("a deep film.", ["alti", "saliency"])
+            >>> list(compared.attributions), sorted(compared.faithfulness)
+            (['alti', 'saliency'], ['alti', 'saliency'])
         """
-        how: dict[str, Any] = {"faithfulness": faithfulness, "maps": maps, "truncate": truncate, "progress": progress}
-        return compare(self, text, methods, target, **how)
+        return compare(
+            self.subject,
+            text,
+            methods,
+            target,
+            faithfulness=faithfulness,
+            maps=maps,
+            truncate=truncate,
+            progress=reporter(progress),
+        )
 
     @settled
     @arguments.checked
@@ -213,11 +266,14 @@ class Lens:
         """(layer, query): the share of each token's new vector that comes from other tokens (Modarressi 2022, Eq. 8).
 
         `method`: norm, norm_res, norm_resln (post-LN) or globenc. Raises UnknownMethod, Undefined.
+
+        Examples:
+            >>> lens.mixing_ratio("a deep film.").shape
+            torch.Size([6, 6])
         """
-        texts, single = self._encode(text, truncate)
-        ran = self.through(texts, lambda block: mixing_ratio(block, method), square=False, batch_size=batch_size)
-        out = [torch.stack(one.layers) for one in ran]
-        return out[0] if single else out
+        texts = self.subject.read(text, truncate)
+        ratios = mixing.ratios(self.subject, texts.require(), method, batch_size)
+        return ratios[0] if texts.single else ratios
 
     @settled
     @arguments.checked
@@ -225,46 +281,13 @@ class Lens:
         """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
 
         What `value_zeroing` takes as `standardize=`; fit them on a sample of some hundred texts.
+
+        Examples:
+            >>> statistics = lens.output_statistics(["a deep film.", "so bad"])
+            >>> lens.mixing("a dull film", method="value_zeroing", standardize=statistics).scores.shape
+            torch.Size([6, 5, 5])
         """
-        encoded, _ = self._encode(texts, False)
-        ran = self.through(encoded, lambda block: block.y, square=False, batch_size=batch_size)
-        outputs = torch.cat([torch.stack(one.layers) for one in ran], 1).double()
-        return outputs.mean(1), outputs.std(1, correction=0)
+        return mixing.output_statistics(self.subject, self.subject.read(texts).require(), batch_size)
 
     def __repr__(self) -> str:
-        return f"Lens({self.name}: {type(self.model).__name__}, {len(self._check.layers)} layers)"
-
-    @settled
-    def _check_again(self) -> None:
-        """What held in float32 need not hold after `lens.model.half()`. Raises SelfCheckFailed, NotFinite."""
-        now = self.model.dtype, device_of(self.model)
-        if now != self._checked_as:
-            self._check = self.check().require()
-            self._checked_as = now  # behind the check: one that failed fails at the next call too
-
-    def _encode(self, text: Any, truncate: bool) -> tuple[list[Tokens], bool]:
-        """The texts as tokens, and whether it is a single one. Raises InputError."""
-        texts, single = self._read(text, truncate)
-        for one in texts:
-            if isinstance(one, InputError):
-                raise one
-        return texts, single
-
-    def _read(self, text: Any, truncate: bool) -> tuple[list[Any], bool]:
-        """The same, the InputError of a text in a list standing in its place."""
-        self._check_again()  # here, where every call begins: before the work
-        return encoded(self, text, truncate)
-
-    @settled
-    def through(self, texts: Sequence[Tokens], on_block: OnBlock | None, **how: Any) -> list[TextPass]:
-        """Pass encoded texts through the model (see `runners.passes.through`)."""
-        return through(self.model, self.spec, texts, on_block, pad=self.pad, keys=self.head.keys, **how)
-
-    def stream(self, texts: Sequence[Tokens], make: Any, **how: Any) -> Iterator[Any]:
-        """The same batch by batch, for several functions of a layer (see `runners.passes.stream`)."""
-        return stream(self.model, self.spec, texts, make, pad=self.pad, keys=self.head.keys, **how)
-
-    @property
-    def pad(self) -> int:
-        """The token id that fills batches up."""
-        return pad_id(self.model, self.tokenizer)
+        return f"Lens({self.name}: {type(self.model).__name__}, {self._subject.layers} layers)"

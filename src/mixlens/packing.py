@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixlens.attribute.target import Target
+from mixlens.target import Target
 
 _TAGS = ("tuple", "dict", "target", "tensor", "name", "float")
 

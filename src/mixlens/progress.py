@@ -11,6 +11,14 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Progress = Callable[[int, int], None]  # how much is done, of how much
+
+
+def reporter(progress: Progress | bool | None) -> Progress | None:
+    """What a `barred` function was given for its `progress`."""
+    assert not isinstance(progress, bool), "the function is not barred"
+    return progress
+
 
 def barred(function: Callable[P, R]) -> Callable[P, R]:
     """The function, to which `progress=True` is a function that moves a bar, and False is None."""

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from mixlens.architectures import unwrap
-from mixlens.attribute.readout import Pooled
 from mixlens.capture.offload import missing
 from mixlens.errors import InputError, ModelError, UnsupportedConfig
+from mixlens.subject.head import Pooled
 
 _POOLING: dict[str, Pooled] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
 

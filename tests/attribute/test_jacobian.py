@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.attribute import jacobian
 from mixlens.errors import Undefined
-from mixlens.runners import jacobian
 from models import families
 from oracles import autograd
 

@@ -7,8 +7,8 @@ import torch
 
 import mixlens
 from mixlens import Target
+from mixlens.attribute import occlusion
 from mixlens.errors import InputError, TargetError, Undefined, UnknownOption
-from mixlens.runners import occlusion
 from models import families
 
 N = 7

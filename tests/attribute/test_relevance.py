@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.attribute import relevance
-from mixlens.attribute.relevance import Linear, join, through_linear, through_product, through_sum
+from mixlens.attribute.relevance import rules
+from mixlens.attribute.relevance.rules import Linear, join, through_linear, through_product, through_sum
 from mixlens.errors import ModelError, Undefined
 from models.families import lens, make, model
 
@@ -65,7 +65,7 @@ def test_join_conserves() -> None:
 @pytest.mark.parametrize("b", [[0.0, 4.0, -3.0], [-1e-9, 2e-9, 0.0], [1e-9, -1e-9, 5.0], [0.5, -7.0, 1e-8]])
 def test_divide_is_the_authors(b: list[float]) -> None:
     a, divisor = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64), torch.tensor(b, dtype=torch.float64)
-    torch.testing.assert_close(relevance.divide(a, divisor), divide(a, divisor), rtol=1e-12, atol=0)
+    torch.testing.assert_close(rules.divide(a, divisor), divide(a, divisor), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("tile", [1, 10, 10**6])
@@ -73,7 +73,7 @@ def test_linear_takes_outputs_some_at_a_time(tile: int, monkeypatch: pytest.Monk
     x, w, r = numbers(0, 3, 5), numbers(1, 7, 5), numbers(2, 3, 7)
     linear = Linear(w, None, x, x @ w.T)
     whole = through_linear(r, linear)
-    monkeypatch.setattr(relevance, "TILE", tile)
+    monkeypatch.setattr(rules, "TILE", tile)
     torch.testing.assert_close(through_linear(r, linear), whole, rtol=1e-12, atol=1e-12)
 
 
@@ -81,7 +81,7 @@ def test_linear_takes_outputs_some_at_a_time(tile: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("tile", [1, 10**6])
 def test_linear_knows_zero_from_rounding(dtype: torch.dtype, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An output without a positive product passes nothing on, however the halves of its sum are rounded."""
-    monkeypatch.setattr(relevance, "TILE", tile)
+    monkeypatch.setattr(rules, "TILE", tile)
     x, w, r = numbers(0, 40, 50).to(dtype), numbers(1, 70, 50).to(dtype), numbers(2, 40, 70).to(dtype)
     w[::3] = -w[::3].abs()  # every third output: nothing positive of the tokens whose x is positive
     x[::2] = x[::2].abs()
@@ -174,13 +174,13 @@ def test_against_a_literal_walk(index: int) -> None:
 
 def test_partial_lrp_goes_no_further_than_the_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    whole = relevance.to_attention
+    whole = rules.to_attention
 
     def counted(*args: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         seen.append(1)
         return whole(*args)
 
-    monkeypatch.setattr(relevance, "to_attention", counted)
+    monkeypatch.setattr(rules, "to_attention", counted)
     bert = lens("bert", "sequence")
     bert.attribute([5, 17, 8], "partial_lrp")
     assert len(seen) == 1

@@ -7,9 +7,9 @@ import torch
 
 import mixlens
 from mixlens import Target
-from mixlens.attribute.objective import quantity
-from mixlens.attribute.readout import answer, reading
-from mixlens.attribute.spans import best_span
+from mixlens.answer.objective import quantity
+from mixlens.answer.readout import answer, reading
+from mixlens.answer.spans import best_span
 from mixlens.errors import TargetError
 from models import families
 from models.words import tokenizer
@@ -211,7 +211,7 @@ def answered(starts, ends, data, **settings):
         model.qa_outputs.weight.zero_()
         model.qa_outputs.bias.zero_()
     lens = mixlens.load(model, tokenizer())
-    tokens = lens._encode(data, False)[0][0]
+    tokens = lens.subject.read(data).require()[0]
     z = tuple(torch.tensor([t.get(i, 0.0) for i in range(len(tokens))], dtype=torch.float64) for t in (starts, ends))
     return answer(lens.head, reading(lens.head, tokens, Target()), z)
 

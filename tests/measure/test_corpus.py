@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mixlens.errors import InputError, UnknownOption
-from mixlens.measure import corpus, measure
+from mixlens.measure import corpus, measure, probing
 from mixlens.measure.corpus import anisotropy, unit_sum
 from mixlens.measure.probing import ENDS, _nats, _trained, block_ends, mdl_compression, mdl_spread, online_code
 from mixlens.measure.statistics import resampled
@@ -81,6 +81,14 @@ def test_anisotropy_at_its_ends():
     assert unit_sum(np.zeros((2, 3)))[1] == 0
 
 
+def test_a_text_alone_has_no_spread():
+    """And is not counted: the measure is undefined."""
+    spread = corpus.anisotropy_spread(*gathered([np.ones((3, 2))]), resamples=10)
+    assert spread.n == 0
+    numbers = (spread.value, spread.low, spread.high, spread.null, spread.p_null)
+    assert all(math.isnan(number) for number in numbers)
+
+
 # ---- online coding
 
 
@@ -149,6 +157,51 @@ def test_the_state_with_the_least_held_out_loss_is_kept():
         for seed in range(3):
             torch.manual_seed(seed)
             assert _nats(_trained(x, y, 2, 16), x[:10], y[:10]).mean() <= math.log(2) + 1e-6
+
+
+class Watched:
+    """Counts the optimiser's steps and the held-out losses of one training; sees whether neurons were dropped."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps, self.losses, self.dropped = 0, 0, set[bool]()
+        step, nats, forward = torch.optim.AdamW.step, probing._nats, torch.nn.Dropout.forward
+
+        def counted_step(optimiser, *args, **more):
+            self.steps += 1
+            return step(optimiser, *args, **more)
+
+        def counted_nats(*args):
+            self.losses += 1
+            return nats(*args)
+
+        def seen(dropout, x):
+            self.dropped.add(dropout.training)
+            return forward(dropout, x)
+
+        monkeypatch.setattr(torch.optim.AdamW, "step", counted_step)
+        monkeypatch.setattr(probing, "_nats", counted_nats)
+        monkeypatch.setattr(torch.nn.Dropout, "forward", seen)
+
+
+def trained(x: np.ndarray, y: np.ndarray) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        _trained(torch.tensor(x, dtype=torch.float32), torch.tensor(y), 2, 16)
+
+
+def test_training_ends_where_the_held_out_loss_no_longer_falls(monkeypatch):
+    rng = np.random.default_rng(0)
+    nothing = Watched(monkeypatch)
+    trained(rng.normal(size=(600, 30)), rng.integers(2, size=600))
+    assert 1 + probing._PATIENCE <= nothing.losses < 1 + probing._CHECKS
+    assert nothing.steps == 5 * (nothing.losses - 1)  # 540 examples in batches of 128
+    assert nothing.dropped == {True, False}  # while it learns, and not while it is asked
+    monkeypatch.undo()
+    some = Watched(monkeypatch)
+    labels = rng.integers(2, size=200)
+    trained(rng.normal(size=(200, 8)) + 1.5 * np.eye(8)[labels], labels)
+    assert 10 + probing._PATIENCE < some.losses < 1 + probing._CHECKS
+    assert some.steps == probing._STEPS * (some.losses - 1)
 
 
 def test_corpora_too_small_or_of_one_class():

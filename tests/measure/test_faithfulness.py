@@ -49,6 +49,28 @@ def test_by_hand():
     assert worst.value < 0 and worst.p == 1
 
 
+def test_many_tokens_are_taken_a_level_at_a_time():
+    """The next level's tokens are chosen with those of the levels before gone, or put back."""
+    count, rng = 40, np.random.default_rng(0)
+    weights, both = rng.normal(size=count), rng.normal(size=(count, count)) / 3
+
+    def probability(sets):
+        gone = np.array([np.isin(np.arange(count), s) for s in sets], dtype=float).reshape(len(sets), count)
+        return -(gone @ weights + np.einsum("si,ij,sj->s", gone, both, gone))
+
+    bounds = Bounds(probability, np.ones(count, dtype=bool), permutations=1)
+    gone: list[int] = []
+    for end in range(4, count + 1, 4):
+        left = [i for i in range(count) if i not in gone]
+        gone += sorted(left, key=lambda i: probability([(*gone, i)])[0])[: end - len(gone)]
+    assert list(bounds._taken(list(range(count)))) == gone
+    kept: list[int] = []
+    for _ in range(0, count, 4):
+        left = [i for i in range(count) if i not in kept]
+        kept += sorted(left, key=lambda i: probability([tuple(j for j in left if j != i)])[0])[:4]
+    assert list(bounds._put_back(list(range(count)))) == kept[::-1]
+
+
 def test_nothing_is_asked_twice():
     model = Model()
     bounds = Bounds(model, REMOVABLE)

@@ -23,6 +23,13 @@ def array(values: list[float]) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
+def test_rounding_does_not_lead_out_of_the_range():
+    """A vector and three times itself: without care, 1.0000000000000002."""
+    rng = np.random.default_rng(0)
+    vectors = [rng.normal(size=n) for n in range(2, 60)]
+    assert all(abs(correlation(v, sign * 3 * v)) <= 1 for v in vectors for sign in (1, -1))
+
+
 def test_by_hand():
     a, b = array([1, 2, 3, 4]), array([1, 3, 2, 4])
     assert rank_correlation(a, b) == pytest.approx(1 - 6 * 2 / (4 * 15))

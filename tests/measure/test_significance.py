@@ -59,7 +59,7 @@ def test_p_of_an_interval_by_hand():
     assert interval_p(0.001, 0.001, 0.001, rounding=0.0005) == pytest.approx(0.05)
     assert interval_p(0.0004, 0.0, 0.0, rounding=0.0005) == 1.0
     assert interval_p(1.0, 1.0, 1.0) == 0.0 and interval_p(0.0, 0.0, 0.0) == 1.0
-    assert math.isnan(interval_p(1.0, NAN, NAN))
+    assert math.isnan(interval_p(1.0, NAN, NAN)) and math.isnan(interval_p(NAN, -1.0, 1.0))
 
 
 def test_holm_by_hand():

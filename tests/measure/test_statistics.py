@@ -167,6 +167,12 @@ def test_holm_is_stricter_and_says_what_it_needs():
     plain, held = s.ranking(values, True), s.ranking(values, True, correction="holm")
     assert min(pair.p for pair in plain.pairs.values()) <= 0.05
     assert len(held.groups[0]) >= len(plain.groups[0])
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=60)
+    shifted = {name: base + 0.05 * rng.normal(size=60) + by for name, by in (("b", 0.013), ("c", -0.0005))}
+    near = {"a": base, **shifted}  # one pair of three at p = 0.04: by itself told apart, of three not
+    assert s.ranking(near, True).groups == (("b", "a"), ("a", "c"))
+    assert s.ranking(near, True, correction="holm").groups == (("b", "a", "c"),)
     with pytest.raises(Undefined, match="resamples=120"):
         s.ranking(values, True, correction="holm", resamples=100)
 

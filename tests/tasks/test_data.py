@@ -11,6 +11,7 @@ from tempfile import NamedTemporaryFile
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mixlens
@@ -50,6 +51,7 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "d.parquet")
     assert rows(tmp_path / "d.parquet") == ROWS
+    assert source(tmp_path / "d.parquet").names == {}  # nobody wrote the names of classes into it
     (tmp_path / "no.parquet").write_text("no")
     with pytest.raises(DataError, match="expected a Parquet file"):
         source(tmp_path / "no.parquet")
@@ -94,6 +96,9 @@ def test_iterables() -> None:
     assert [e.id for e in found] == ["0", "1", "2", "3", "4", "e"]
     assert len({digest(row) for row in kinds}) == 6
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    alike = [({"a": None}, {"a": "None"}), ({"a": np.arange(3)}, {"a": np.arange(1, 4)}), ({"a": 1}, {"a": 1.5})]
+    assert all(digest(one) != digest(other) for one, other in alike)
+    assert digest({"a": np.arange(3)}) == digest({"a": [0, 1, 2]}) and digest(np.float64(2)) == digest(2.0)
 
 
 def test_a_pandas_table_is_its_rows() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from mixlens.errors import DataError, UnknownOption
 from mixlens.tasks import TASKS, digest, example, source
+from mixlens.tasks.classes import gold, named
 from mixlens.tasks.formats import DEPTH
-from mixlens.tasks.labels import gold, named
 
 
 def rows(path: Path, encoding: str | None = None) -> list[Any]:
@@ -202,6 +202,16 @@ def test_json_that_is_nested_deeply(deep: str, tmp_path: Path) -> None:
     row = {"text": "a", "rationale": deep}
     with pytest.raises(DataError):
         example(row, 0, TASKS["rationales"], None)
+
+
+def test_how_deep_rows_may_be(tmp_path: Path) -> None:
+    """As deep as is said, whatever brackets the texts hold."""
+    strings = json.dumps("[" * 2 * DEPTH)
+    deep = "[" * (DEPTH - 1) + "]" * (DEPTH - 1)
+    (tmp_path / "d.jsonl").write_text(f'{{"a": {deep}, "text": {strings}}}\n{{"a": [{deep}], "text": {strings}}}\n')
+    good, bad = source(tmp_path / "d.jsonl").rows()
+    assert good["text"] == "[" * 2 * DEPTH
+    assert f"nested deeper than {DEPTH}" in str(bad)
 
 
 def test_rows_of_ones_own_that_are_nested_deeply() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,6 +130,12 @@ def test_measures_of_tasks_exist() -> None:
     spans = {m.name for m in MEASURES.values() if m.needs in ("cue", "rationale", "answer")}
     assert spans == {name for task in TASKS.values() for name in task.measures}
     assert all(name == task.name and task.summary for name, task in TASKS.items())
+
+
+def test_the_page_has_a_row_a_task() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    table = page[page.index("| task | a row |") :].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(TASKS)
 
 
 def test_spans_to_tokens(tiny_bert_folder: Any) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mixlens.attribute.target import Target
 from mixlens.capture.text import Tokens
 from mixlens.results import Attribution, LayerMaps
+from mixlens.target import Target
 
 META = {"model": "org/tiny_model", "mixlens": "0.1.0", "self_check": 3.2e-7, "readout": 0}
 

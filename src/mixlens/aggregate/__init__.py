@@ -1,6 +1,5 @@
-"""Stage 5: layer maps -> one map that stands for several layers. `AGGREGATIONS` is the list."""
+"""Layer maps to one map that stands for several layers: functions of arrays alone. `AGGREGATIONS` is the list."""
 
-from mixlens.aggregate.apply import apply
 from mixlens.aggregate.functions import AGGREGATIONS, Aggregation
 
-__all__ = ["AGGREGATIONS", "Aggregation", "apply"]
+__all__ = ["AGGREGATIONS", "Aggregation"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mixlens.aggregate import AGGREGATIONS
-from mixlens.attribute.kinds import Method, Preset
-from mixlens.attribute.methods import ATTRIBUTIONS
+from mixlens.attribute.method import Method
+from mixlens.attribute.preset import Preset
+from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.errors import Undefined, UnknownMethod, did_you_mean
 from mixlens.mixing import MIXING
 

@@ -107,9 +107,9 @@ def evaluate(
             if second is not None:
                 line.stage("loading the second model")
             other = None if second is None else load(second)
+            from mixlens.evaluation.design import make
+            from mixlens.evaluation.evaluate import MEASURES
             from mixlens.evaluation.pictures import refuse_picture
-            from mixlens.evaluation.plan import make
-            from mixlens.evaluation.run import MEASURES
             from mixlens.tasks import SAMPLE
 
             names, yardsticks = _names(methods) or None, _names(measures) or MEASURES

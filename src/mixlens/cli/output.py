@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mixlens.results import Attribution, LayerMaps
-    from mixlens.selfcheck import Check
+    from mixlens.subject.check import Check
 
 STDOUT = Path("-")
 
@@ -87,7 +87,7 @@ def show(*things: Any) -> None:
     """Print results, tables or lines to standard output."""
     from rich.console import Console
 
-    from mixlens.view.terminal import Visible
+    from mixlens.view.kit.terminal import Visible
 
     console = Console()
     for thing in things:

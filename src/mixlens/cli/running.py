@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from mixlens.escape import one_line, visible
 
 if TYPE_CHECKING:
     from mixlens.lens import Lens
-    from mixlens.selfcheck import Check
+    from mixlens.subject.check import Check
 
 DELAY = 1.0  # seconds of work before progress shows
 EVERY = 60.0  # seconds between lines where there is no terminal
@@ -97,11 +98,13 @@ def check(model: str | None) -> Check:
     """The self-check of a model, which `load` would refuse if it fails."""
     _quiet()
     from mixlens.architectures import spec_for
+    from mixlens.inventory import supports
     from mixlens.loading import load_named
-    from mixlens.selfcheck import self_check
+    from mixlens.subject.check import self_check
 
     loaded, _, name = load_named(model)
-    return self_check(loaded, spec_for(loaded.config), name)
+    spec = spec_for(loaded.config)
+    return replace(self_check(loaded, spec, name), supports=supports(spec))
 
 
 def _quiet() -> None:

@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mixlens.attribute import Gradient, Path, Target
-from mixlens.attribute.readout import Answer, Head, Reading, answer, check_target, reading
+from mixlens.answer import Answer, Reading, answer, check_target, reading
+from mixlens.attribute.calls import attributions, request, together
+from mixlens.attribute.removal import log_probability
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
-from mixlens.evaluation.plan import Job
-from mixlens.runners import attributions, together
-from mixlens.runners.removal import log_probability
-from mixlens.runners.request import request
+from mixlens.evaluation.design import Job
+from mixlens.lens import Lens
+from mixlens.subject.head import Head
+from mixlens.target import Target
 from mixlens.tasks import Example, token_mask
-from mixlens.tasks.labels import gold
+from mixlens.tasks.classes import gold
 
 Scores = Mapping[int | None, NDArray[np.float64]]  # layer (None: the whole model) -> (token,)
 T = TypeVar("T")
@@ -99,7 +100,7 @@ def target_of(example: Example, tokens: Tokens, asked: Any, head: Head) -> Targe
 
 
 def items(
-    lens: Any, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
+    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
 ) -> list[Item | Failure]:
     """Each example with the model's answer to it."""
 
@@ -108,7 +109,7 @@ def items(
         reads = [reading(lens.head, t, target_of(e, t, asked, lens.head)) for _, e, t in chosen]
         texts = [t for _, _, t in chosen]
         head = all(read.answered for read in reads)
-        passes = lens.through(texts, None, batch_size=batch_size, answers=[r.at for r in reads] if head else None)
+        passes = lens.subject.through(texts, batch_size=batch_size, answers=[r.at for r in reads] if head else None)
         out = []
         for (number, example, tokens), read, one in zip(chosen, reads, passes, strict=True):
             said = answer(lens.head, read, one.logits)
@@ -119,7 +120,7 @@ def items(
 
 
 def explain(
-    lens: Any,
+    lens: Lens,
     jobs: Mapping[str, Job],
     chosen: Sequence[Item],
     targets: Sequence[Target],
@@ -145,7 +146,7 @@ def explain(
 
 
 def _shared(
-    lens: Any,
+    lens: Lens,
     jobs: Mapping[str, Job],
     chosen: Sequence[Item],
     targets: Sequence[Target],
@@ -165,7 +166,7 @@ def _shared(
 
 
 def _explain(
-    lens: Any,
+    lens: Lens,
     group: Sequence[Job],
     chosen: Sequence[Item],
     targets: Sequence[Target],
@@ -180,15 +181,15 @@ def _explain(
         asks = []
         for job in these:
             own = {**job.options, **more}
-            ask = request(lens, job.name, own, goals, texts, batch, None, memory, together=len(these))
+            ask = request(lens.subject, job.name, own, goals, texts, batch, None, memory, together=len(these))
             asks.append(replace(ask, layered=job.layers))
-        return attributions(lens, asks)
+        return attributions(lens.subject, asks)
 
     whole = attribute(group)
     out: list[list[dict[int | None, NDArray[np.float64]]]] = [[{None: _array(a.scores)} for a in one] for one in whole]
     asked_again: dict[int, list[int]] = {}  # layer -> numbers of the jobs that take a run for each
     for k, job in enumerate(group):
-        if isinstance(job.facts, Path) or (isinstance(job.facts, Gradient) and job.facts.reads == "input"):
+        if job.layers is not None and job.facts.layers(job.layers) == "again":
             for layer in job.numbers:
                 if layer == job.options.get("layer", 0):  # the whole model's is that layer's
                     for scores in out[k]:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixlens.evaluation.facts import plain, versions
+from mixlens.evaluation.design import MODEL
+from mixlens.evaluation.fingerprint import plain, versions
 from mixlens.evaluation.log import lines
-from mixlens.evaluation.plan import MODEL
-from mixlens.evaluation.table import Row
+from mixlens.evaluation.result import Row, Table
 from mixlens.evaluation.vectors import unpacked
 from mixlens.files import allocate, replacing, write_text
 from mixlens.measure import MEASURES, Corpus
@@ -61,6 +61,14 @@ def corpus_rows(
                 null=_number(found.null),
                 p_null=_number(found.p_null),
             )
+
+
+def labelled_vectors(table: Table, measure: str) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """(layer, text, dim) and (text,): what a run kept for a measure of labelled vectors, and the labels, in order."""
+    facts = table.facts(measure)
+    number = list(table.corpora).index(table.named(measure))
+    vectors, labels = _gathered(table.folder, table.named(measure), number, len(facts["layers"]))
+    return vectors, np.array(labels, dtype=str)
 
 
 class _Known:

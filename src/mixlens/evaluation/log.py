@@ -12,18 +12,33 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
 from mixlens.errors import ResultFileError, RunChanged
-from mixlens.evaluation.chunk import Record
-from mixlens.evaluation.facts import refuse_changes
+from mixlens.evaluation.fingerprint import refuse_changes
 from mixlens.files import write_text, writing
 
 MANIFEST, RESULTS = "manifest.json", "results.jsonl"
 END = -1  # the window of the mark that closes the run
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What is kept of one example: a value a column (NaN: undefined), and which methods failed, with the reason.
+
+    `error`: the example could not be evaluated at all.
+    """
+
+    number: int
+    id: str
+    values: Sequence[float] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict)  # what a measure of a corpus keeps of it
 
 
 @dataclass(frozen=True)

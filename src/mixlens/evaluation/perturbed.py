@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixlens.attribute.removal import changed, left
+from mixlens.attribute.variants import Variant
 from mixlens.evaluation.explain import Item
-from mixlens.runners.occlusion import Variant
-from mixlens.runners.removal import changed, left
+from mixlens.lens import Lens
 
 Key = tuple[int, tuple[int, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
 _BATCHES = 64  # of changed texts at a time: what is held of them stays small
@@ -19,7 +19,7 @@ _BATCHES = 64  # of changed texts at a time: what is held of them stays small
 class Curves:
     """Collects what must pass through the model, passes it, and hands the curves out."""
 
-    def __init__(self, lens: Any, items: Sequence[Item]) -> None:
+    def __init__(self, lens: Lens, items: Sequence[Item]) -> None:
         self.lens, self.items = lens, items
         self.wanted: dict[Key, None] = {}
         self.found: dict[Key, float] = {}
@@ -42,12 +42,12 @@ class Curves:
         for start in range(0, len(keys), step):
             some = keys[start : start + step]
             made = [self._changed(*key) for key in some]
-            self.found.update(zip(some, left(self.lens, made, batch_size), strict=True))
+            self.found.update(zip(some, left(self.lens.subject, made, batch_size), strict=True))
             tick((start + len(some)) / len(keys))
 
     def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
         one = self.items[at]
-        return changed(self.lens, one.tokens, one.read.at, one.said, removed, replace_by, mask_pad)
+        return changed(self.lens.subject, one.tokens, one.read.at, one.said, removed, replace_by, mask_pad)
 
     def curve(
         self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool

@@ -1,4 +1,4 @@
-"""Which pictures a run will have, as far as its plan tells: what has none is refused before hours of work."""
+"""Which pictures a run will have, as far as its design tells: what has none is refused before hours of work."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mixlens.evaluation.plan import Plan, Yardstick
-from mixlens.evaluation.table import Table
+from mixlens.evaluation.design import Design, Yardstick
+from mixlens.evaluation.result import Table
 
 
-def refuse_picture(plan: Plan, kind: str | None, measure: str | None) -> None:
-    """Raises UnknownOption where the table of this plan cannot have the picture, as `Table.plot` would say of it."""
+def refuse_picture(design: Design, kind: str | None, measure: str | None) -> None:
+    """Raises UnknownOption where the table of this design cannot have the picture, as `Table.plot` would say of it."""
     from mixlens.view import evaluation
 
     manifest = {
-        "asked": list(plan.asked),
-        "measures": {y.name: _facts(y) for y in plan.yardsticks},
-        "corpora": {y.name: _facts(y) for y in plan.corpora},
-        "columns": [list(asdict(column).values()) for column in plan.columns],
+        "asked": list(design.asked),
+        "measures": {y.name: _facts(y) for y in design.yardsticks},
+        "corpora": {y.name: _facts(y) for y in design.corpora},
+        "columns": [list(asdict(column).values()) for column in design.columns],
     }
     evaluation.drawn(Table((), manifest, Path()), kind, measure, ran=False)
 

@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mixlens.attribute import Random
-from mixlens.attribute.labels import find
-from mixlens.attribute.readout import check_target
-from mixlens.capture.run import layer_count
+from mixlens.answer.classes import find
+from mixlens.answer.readout import check_target
+from mixlens.attribute import Random, removal
 from mixlens.errors import InputError, Undefined, UnknownOption
-from mixlens.evaluation.facts import tokenizer_facts
+from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
 from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
 from mixlens.measure.perturb import shares
-from mixlens.runners import removal
+from mixlens.target import Target
 from mixlens.tasks import TASKS, Task
 
 if TYPE_CHECKING:
-    from mixlens.evaluation.plan import Job, Yardstick
+    from mixlens.evaluation.design import Design, Job, Yardstick
 
 
-def refuse_no_lens(lens: Any, second: Any) -> None:
+def refuse_no_lens(lens: object, second: object) -> None:
     """Raises InputError, such as for a model that is in no lens."""
     for name, given in [("lens", lens)] + [("second", second)] * (second is not None):
         if not isinstance(given, Lens):
             raise InputError(f"expected {name}= what mixlens.load(...) gives, got {type(given).__name__}")
 
 
-def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
+def refuse(lens: Lens, one: Yardstick, jobs: Sequence[Job], second: Lens | None) -> None:
     """Raises Undefined for a measure that means nothing here, UnknownOption for one that lacks something."""
     kind, task = one.measure, lens.head.task
     if isinstance(kind, Corpus) and kind.collects == "labelled" and task in ("question", "token"):
@@ -40,7 +39,7 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
     if isinstance(kind, Curve):
         if task == "none" or lens.head.regression:
             raise Undefined(f"{kind.name} needs the probability of an answer, which {lens.head.in_words} has not")
-        removal.check(lens, kind.name, one.options["replace"], one.options["mask_pad"])
+        removal.check(lens.subject, kind.name, one.options["replace"], one.options["mask_pad"])
         if one.options["levels"] != "attcat-code":
             shares(one.options["levels"])
     if kind.needs == "second":
@@ -55,7 +54,7 @@ def refuse(lens: Any, one: Yardstick, jobs: Sequence[Job], second: Any) -> None:
                 need_classes(job.name, job.facts.class_specific, False)
 
 
-def _refuse_unlike(lens: Any, second: Any, name: str, layered: bool) -> None:
+def _refuse_unlike(lens: Lens, second: Lens, name: str, layered: bool) -> None:
     """Raises Undefined where the scores of two models have nothing to be compared by."""
     if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
         raise Undefined(f"{name} compares scores token by token: the two models' tokenizers differ")
@@ -67,14 +66,14 @@ def _refuse_unlike(lens: Any, second: Any, name: str, layered: bool) -> None:
             f"{name} compares texts that two models label alike, and their labels differ: {', '.join(heads[0][1])} and "
             f"{', '.join(heads[1][1])}; name them alike in the models' config.id2label"
         )
-    counts = [layer_count(one.model, one.spec) for one in (lens, second)]
+    counts = [one.subject.layers for one in (lens, second)]
     if layered and counts[0] != counts[1]:
         raise Undefined(
             f"{name} compares layers one to one, and the two models have {counts[0]} and {counts[1]}: leave layers= out"
         )
 
 
-def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
+def refuse_headless(lens: Lens, jobs: Iterable[Job]) -> None:
     """Raises Undefined where a method, or the method that a measure compares with, explains an answer and none is."""
     names = [job.name for job in jobs if job.facts.class_specific]
     if lens.head.task == "none" and names:
@@ -85,11 +84,22 @@ def refuse_headless(lens: Any, jobs: Iterable[Job]) -> None:
         )
 
 
-def refuse_target(lens: Any, asked: Any) -> None:
-    """Raises TargetError for what is explained of all texts alike, where the head has no such class."""
-    if asked is None or (isinstance(asked, str) and asked == "label"):
+def refuse_target(lens: Lens, asked: Any, design: Design) -> None:
+    """Raises TargetError for what is explained of all texts alike, where the head has no such class.
+
+    And UnknownOption where no measure looks at what is explained.
+    """
+    if asked is None:
         return
-    target, head = check_target(asked), lens.head
+    if not isinstance(asked, str) or asked != "label":
+        _refuse_class(lens, check_target(asked))
+    labelled = any(isinstance(y.measure, Corpus) and y.measure.collects == "labelled" for y in design.corpora)
+    if not design.methods and not labelled:
+        raise UnknownOption(f"target={asked!r} would be ignored: no measure asked for looks at what is explained")
+
+
+def _refuse_class(lens: Lens, target: Target) -> None:
+    head = lens.head
     if head.task in ("sequence", "token") and not head.regression:
         for what in (target.what, target.foil):
             if what is not None:

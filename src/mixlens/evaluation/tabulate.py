@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixlens.errors import ResultFileError
+from mixlens.evaluation.design import NULL
 from mixlens.evaluation.layers import corpus_rows
 from mixlens.evaluation.log import MANIFEST, damaged, lines
-from mixlens.evaluation.plan import NULL
-from mixlens.evaluation.table import Row, Table
+from mixlens.evaluation.result import Row, Table
 from mixlens.files import allocate, replacing
 from mixlens.measure.statistics import paired, summarise
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mixlens.attribute.readout import Rows, reading
-from mixlens.capture.run import layer_count
+from mixlens.answer.readout import Rows, reading
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
 from mixlens.errors import DataError
+from mixlens.evaluation.design import Yardstick
 from mixlens.evaluation.explain import Failure, each, target_of
-from mixlens.evaluation.plan import Yardstick
+from mixlens.lens import Lens
 from mixlens.measure import Corpus
 from mixlens.tasks import Example
 
@@ -31,14 +31,14 @@ EMBEDDINGS = -1  # the "layer" that the embeddings' output stands for
 Kept = Mapping[str, Any]
 
 
-def layers_of(lens: Any, one: Yardstick) -> list[int]:
+def layers_of(lens: Lens, one: Yardstick) -> list[int]:
     """The layers that a measure of a corpus has a number of; the embeddings' output is -1."""
-    count = layer_count(lens.model, lens.spec)
+    count = lens.subject.layers
     return [*([EMBEDDINGS] if _kind(one).collects == "labelled" else []), *range(count)]
 
 
 def collect(
-    lens: Any, one: Yardstick, texts: Sequence[tuple[Example, Tokens]], target: Any, batch_size: int
+    lens: Lens, one: Yardstick, texts: Sequence[tuple[Example, Tokens]], target: Any, batch_size: int
 ) -> list[Kept | Failure]:
     """What is kept of each text: "x", a vector a layer; "n", how many it sums a layer, or "y", the text's label."""
     work = (
@@ -54,7 +54,7 @@ def collect(
     return out
 
 
-def _of(work: Callable[..., list[Kept]], lens: Any, some: Sequence[Any], chosen: list[int]) -> list[Kept]:
+def _of(work: Callable[..., list[Kept]], lens: Lens, some: Sequence[Any], chosen: list[int]) -> list[Kept]:
     return work(lens, [some[i] for i in chosen])
 
 
@@ -73,7 +73,7 @@ def _kind(one: Yardstick) -> Corpus:
     return one.measure
 
 
-def _sums(lens: Any, texts: Sequence[tuple[Example, Tokens]], of: str) -> list[Kept]:
+def _sums(lens: Lens, texts: Sequence[tuple[Example, Tokens]], of: str) -> list[Kept]:
     stage = "ln1" if lens.spec.order == "post" else "residual"
     on_block: Callable[[Block], Tensor] = partial(UNITS[of], stage=stage)
     out: list[Kept] = []
@@ -111,7 +111,7 @@ def _units(vectors: Tensor) -> Tensor:
 UNITS: dict[str, Callable[..., Tensor]] = {"outputs": _outputs, "transformed": _transformed}
 
 
-def _labelled(lens: Any, texts: Sequence[tuple[Example, Tokens]], target: Any) -> list[Kept]:
+def _labelled(lens: Lens, texts: Sequence[tuple[Example, Tokens]], target: Any) -> list[Kept]:
     rows: list[Rows] = []
     for example, tokens in texts:
         if example.label is None:
@@ -136,5 +136,5 @@ def _ends(block: Block) -> Tensor:
     return torch.cat([block.x, block.y], -1)
 
 
-def _through(lens: Any, texts: Sequence[tuple[Example, Tokens]], on_block: Callable[[Block], Tensor]) -> list[Any]:
-    return list(lens.through([tokens for _, tokens in texts], on_block, square=False, batch_size=_AT_ONCE))
+def _through(lens: Lens, texts: Sequence[tuple[Example, Tokens]], on_block: Callable[[Block], Tensor]) -> list[Any]:
+    return list(lens.subject.through([tokens for _, tokens in texts], on_block, square=False, batch_size=_AT_ONCE))

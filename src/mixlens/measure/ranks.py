@@ -28,8 +28,6 @@ def correlation(a: Vector, b: Vector) -> float:
 
 def rank_correlation(a: Vector, b: Vector) -> float:
     """Spearman's rho, ties with their average rank (scipy's); NaN for fewer than two tokens or a constant vector."""
-    if constant(a) or constant(b):
-        return _NAN
     return correlation(average_ranks(a), average_ranks(b))
 
 

@@ -6,15 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mixlens.aggregate.rows import normalize_rows as normalize_rows
 from mixlens.decompose import Block
 
 Map = Float[Tensor, "batch query key"]
-
-
-def normalize_rows(scores: Float[Tensor, "*axes key"]) -> Float[Tensor, "*axes key"]:
-    """Each row divided by its sum; a row that is all zero stays so."""
-    total = scores.sum(-1, keepdim=True)
-    return scores / total.masked_fill(total == 0, 1.0)
 
 
 def half_identity(block: Block, scores: Map) -> Map:

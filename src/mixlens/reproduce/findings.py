@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mixlens.evaluation import Row
 from mixlens.measure.statistics import Summary, summarise
 
 Values = NDArray[np.float64]
@@ -31,6 +33,12 @@ class Number:
     p: float = float("nan")
     floor: float = 0.0
     std: float = float("nan")
+
+
+def number_of(row: Row) -> Number:
+    """A line of an evaluation's table as the number it is: what many texts together say."""
+    mean, low, high = (math.nan if value is None else value for value in (row.mean, row.low, row.high))
+    return Number(mean, low, high, row.n)
 
 
 @dataclass(frozen=True, eq=False)

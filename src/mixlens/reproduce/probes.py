@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from mixlens.measure.probing import Code, interval, online_code
-from mixlens.reproduce.blimp import held_out, masked
-from mixlens.reproduce.findings import Number, Panel, Values
-from mixlens.reproduce.study import Row, Study
+import mixlens
+from mixlens.evaluation import Row, Table
+from mixlens.evaluation.layers import labelled_vectors
+from mixlens.measure.probing import Code, online_code
+from mixlens.reproduce.blimp import held_out
+from mixlens.reproduce.findings import Number, Panel, Values, number_of
+from mixlens.reproduce.study import Study
+
+MEASURE = "mdl_compression"
+PACKAGED = "packaged encoder"  # the role of the encoder that the embedded model was tuned from
 
 
 def compression(study: Study) -> tuple[Panel, dict[str, Code]]:
@@ -18,23 +21,15 @@ def compression(study: Study) -> tuple[Panel, dict[str, Code]]:
 
     Beside it the tuned one's code of each layer.
     """
-    rows = held_out(study)
-    labels = np.array([int(row["number"] == "plural") for row in rows])
-    values: dict[tuple[str, str], Values | Number] = {}
-    layers: tuple[str, ...] = ()
-    codes: dict[str, Code] = {}
-    lens = study.lens("agreement")
-    encoders = {"tuned": lens.model.base_model}
-    if lens.name == "mixlens:agreement":  # of another model it is not known what it was tuned from
-        encoders["packaged"] = _packaged(study)
-    for name, model in encoders.items():
-        vectors = _mask_vectors(study, model, rows)
-        layers = tuple(str(k) for k in range(vectors.shape[1]))
-        for k in layers:
-            code = online_code(vectors[:, int(k)], labels)
-            values[name, k] = Number(code.compression, *interval(code, resamples=study.resamples), len(labels))
-            if name == "tuned":
-                codes[k] = code
+    encoders = {"tuned": "agreement"}
+    if study.lens("agreement").name == "mixlens:agreement":  # of another model it is not known what it was tuned from
+        study.add(PACKAGED, _packaged)
+        encoders["packaged"] = PACKAGED
+    tables = {name: _probed(study, f"vz-probes-{name}", role) for name, role in encoders.items()}
+    values: dict[tuple[str, str], Values | Number] = {
+        (name, _layer(row)): number_of(row) for name, table in tables.items() for row in table.layers(MEASURE)
+    }
+    layers = tuple(_layer(row) for row in tables["tuned"].layers(MEASURE))
     panel = Panel(
         "Compression of the number of the cue, from [MASK]'s vector",
         tuple(encoders),
@@ -43,25 +38,22 @@ def compression(study: Study) -> tuple[Panel, dict[str, Code]]:
         better=dict.fromkeys(layers, 0),
         shape="lines",
     )
-    return panel, codes
+    vectors, labels = labelled_vectors(tables["tuned"], MEASURE)
+    return panel, {k: online_code(np.array(vectors[at]), labels) for at, k in enumerate(layers)}
 
 
-def _packaged(study: Study) -> Any:
+def _probed(study: Study, part: str, role: str) -> Table:
+    labelled = mixlens.task("agreement", label="number")
+    return study.evaluate(part, role, held_out(study), (), (MEASURE,), task=labelled)
+
+
+def _packaged() -> mixlens.Lens:
     from mixlens.embedded import base_folder, build
 
-    return build(base_folder(), (), task="masked")[0].bert.to(study.lens("agreement").model.device)
+    return mixlens.load(*build(base_folder(), (), task="masked"))
 
 
-def _mask_vectors(study: Study, model: Any, rows: Sequence[Row]) -> np.ndarray:
-    """(text, layer, dim): [MASK]'s hidden state after the embeddings (0) and after each layer."""
-    import torch
-
-    tokenizer = study.lens("agreement").tokenizer
-    out = []
-    with torch.no_grad():
-        for row in rows:
-            ids = torch.tensor([tokenizer(masked(row))["input_ids"]], dtype=torch.int64, device=model.device)
-            at = ids[0].tolist().index(tokenizer.mask_token_id)
-            hidden = model(input_ids=ids, output_hidden_states=True).hidden_states
-            out.append(torch.stack([h[0, at] for h in hidden]).double().cpu().numpy())
-    return np.stack(out)
+def _layer(row: Row) -> str:
+    """0 for the embeddings' output."""
+    assert row.layer is not None
+    return str(row.layer + 1)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from mixlens.attribute.target import Target
 from mixlens.reproduce.findings import Findings, Method
 from mixlens.reproduce.study import Study
 from mixlens.reproduce.texts import Map, Text, page, shown
+from mixlens.target import Target
 
 _ABSOLUTE = {"absolute": True}
 _WAY = {"absolute": True, "tolerance": float("inf"), "steps": 50}
@@ -46,11 +44,11 @@ _MAPS = {"W": "attention", "N": "norm", "N_RES": "norm_res", "N_RESLN": "norm_re
 
 def globenc_figures(study: Study) -> Findings:
     """Figures 1 and A.1 to A.4: GlobEnc's [CLS] rows of right and wrong answers and of a pair, and other methods'."""
-    lens = study.lens("sst2")
     wrong: list[str] = []
     for row in study.rows("sst2/dev.jsonl", at_most=300):
-        label = lens.attribute(row["text"], method="random").target.index
-        if label != row["label"] and len(wrong) < 2 and len(row["text"].split()) < 20:
+        target = study.attribute("sst2", row["text"], "random").target
+        assert target is not None
+        if target.index != row["label"] and len(wrong) < 2 and len(row["text"].split()) < 20:
             wrong.append(row["text"])
     others = {f"{name}, [CLS] by layer": Map(method, row="cls") for name, method in _MAPS.items()}
     whole = {f"{name}, last layer": Map(method, last=True) for name, method in _MAPS.items()}
@@ -177,38 +175,3 @@ attcat_figure5 = page(
     ),
     notes=("Authors' indexing. The question's paragraph is cut after its second sentence.",),
 )
-
-# name -> paper's key, what, title, run, roles
-PAGES: dict[str, tuple[str, str, str, Callable[[Study], Findings], tuple[str, ...]]] = {
-    "abnar-figures1-3": (
-        "abnar",
-        "Figures 1 to 3",
-        "single beginnings, three views",
-        abnar_figures1to3,
-        ("verb_number",),
-    ),
-    "globenc-figures1-A4": (
-        "globenc",
-        "Figures 1 and A.1 to A.4",
-        "maps of single texts",
-        globenc_figures,
-        ("sst2", "inference"),
-    ),
-    "alti-figure5": ("alti", "Figure 5", "a sentence's map and [CLS] row", alti_figure5, ("sst2",)),
-    "alti-tables1-9": (
-        "alti",
-        "Tables 1 and 3 to 9",
-        "single texts, by several methods",
-        alti_tables,
-        ("sst2", "masked_verb"),
-    ),
-    "vz-figure4": ("vz", "Figure 4", "a sentence's scores, by several methods", vz_figure4, ("agreement",)),
-    "vz-figuresA5-A18": (
-        "vz",
-        "Figures A.5 to A.18",
-        "a sentence's maps, by several methods",
-        vz_maps,
-        ("agreement",),
-    ),
-    "attcat-figure5": ("attcat", "Figure 5", "single texts, by several methods", attcat_figure5, ("question", "sst2")),
-}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 import mixlens
 from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
-from mixlens.evaluation.chunk import Record
-from mixlens.evaluation.facts import model_facts, versions
-from mixlens.evaluation.log import Log, Mark, lines
+from mixlens.evaluation.fingerprint import model_facts, versions
+from mixlens.evaluation.log import Log, Mark, Record, lines
+from mixlens.files import unzipped
+from mixlens.lens import Lens
 from mixlens.reproduce.findings import Method
+from mixlens.results import Attribution, LayerMaps
+from mixlens.target import Target
 from mixlens.tasks import digest
 
 BATCH = 32
-Row = dict[str, Any]
-Progress = Callable[[str, int, "int | None"], None]
+DataRow = dict[str, Any]
+Report = Callable[[str, int, "int | None"], None]
 
 
 @dataclass(eq=False)
@@ -44,26 +47,46 @@ class Study:
     batch_size: int = BATCH
     costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
-    progress: Progress | None = None
+    progress: Report | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
-    _lenses: dict[str, Any] = field(default_factory=dict, repr=False)
+    _lenses: dict[str, Lens] = field(default_factory=dict, repr=False)
 
-    def lens(self, role: str) -> Any:
+    def lens(self, role: str) -> Lens:
         """The lens on the model of a role ("sst2", "agreement" ...): the embedded one unless another was named."""
         if role not in self._lenses:
             wanted = self.models.get(role, self.models.get("*"))
-            found = mixlens.load(wanted if wanted is not None else f"mixlens:{role}")
-            if self.device is not None:
-                try:
-                    found.model.to(self.device)
-                except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
-                    raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
-            self._lenses[role] = found
-            self.used[role] = found.name
+            self.add(role, lambda: mixlens.load(wanted if wanted is not None else f"mixlens:{role}"))
+            self.used[role] = self._lenses[role].name
         return self._lenses[role]
 
-    def rows(self, file: str, keep: Callable[[Row, int], bool] | None = None, at_most: int | None = None) -> list[Row]:
+    def add(self, role: str, load: Callable[[], Lens]) -> None:
+        """A lens for a role that no model is named for, on the study's device."""
+        if role in self._lenses:
+            return
+        lens = load()
+        if self.device is not None:
+            try:
+                lens.model.to(self.device)
+            except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without it
+                raise UnknownOption(f"expected device= one that is here, got {self.device!r}: {error}") from None
+        self._lenses[role] = lens
+
+    def attribute(self, role: str, text: Any, method: str, target: Target | None = None, **options: Any) -> Attribution:
+        """`Lens.attribute` of one text, on the model of a role."""
+        result = self.lens(role).attribute(text, method, target, **options)
+        assert isinstance(result, Attribution)
+        return result
+
+    def mixing(self, role: str, text: Any, method: str) -> LayerMaps:
+        """`Lens.mixing` of one text, on the model of a role."""
+        maps = self.lens(role).mixing(text, method)
+        assert isinstance(maps, LayerMaps)
+        return maps
+
+    def rows(
+        self, file: str, keep: Callable[[DataRow, int], bool] | None = None, at_most: int | None = None
+    ) -> list[DataRow]:
         """The rows of a file of the data folder (or of its `.gz`), in order, no more than asked for.
 
         `keep(row, number)` chooses. Raises DataError where there is no folder or no such file.
@@ -76,7 +99,7 @@ class Study:
         path = next((p for p in (self.data / file, self.data / f"{file}.gz") if p.is_file()), None)
         if path is None:
             raise DataError(f"expected the file {self.data / file} (or {file}.gz) for {self.name}, found none")
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+        with io.TextIOWrapper(unzipped(path), encoding="utf-8") as lines:
             every = [json.loads(line) for line in lines]
         chosen = [row for number, row in enumerate(every) if keep is None or keep(row, number)]
         chosen = chosen[: min(self.limit or len(chosen), at_most or len(chosen))]
@@ -102,7 +125,7 @@ class Study:
         )
 
     def each(
-        self, part: str, role: str, rows: Sequence[Row], numbers: Callable[[Row], Sequence[float]]
+        self, part: str, role: str, rows: Sequence[DataRow], numbers: Callable[[DataRow], Sequence[float]]
     ) -> NDArray[np.float64]:
         """(row, number): what `numbers` finds in each row, kept in a folder row by row; a killed run goes on there."""
         folder = self._folder(part)
@@ -124,7 +147,7 @@ class Study:
         self,
         part: str,
         role: str,
-        rows: Sequence[Row],
+        rows: Sequence[DataRow],
         methods: Sequence[Method],
         measures: Sequence[str],
         costly: Sequence[str],

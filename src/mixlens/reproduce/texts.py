@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixlens.attribute.target import Target
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
+from mixlens.target import Target
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ def shown(study: Study, texts: Sequence[Text], notes: Sequence[str] = ()) -> Fin
     pictures: dict[str, Any] = {}
     answers = []
     for number, one in enumerate(texts, 1):
-        lens = study.lens(one.role)
-        said = [lens.attribute(one.text, method=m, target=one.target, **o) for _, m, o in (*one.scores, *one.marked)]
+        said = [study.attribute(one.role, one.text, m, one.target, **o) for _, m, o in (*one.scores, *one.marked)]
         if said:
             shown_as = " / ".join(one.text) if isinstance(one.text, tuple) else one.text
             answers.append(f"Text {number}: {_short(shown_as)!r}, explained: {_label(said[0].target)}.")
@@ -59,7 +58,7 @@ def shown(study: Study, texts: Sequence[Text], notes: Sequence[str] = ()) -> Fin
             panels.append(_panel(number, [label for label, _, _ in one.scores], said[: len(one.scores)]))
         for (label, _, _), attr in zip(one.marked, said[len(one.scores) :], strict=True):
             pictures[f"{label}, text {number}"] = _coloured(attr)
-        pictures |= {f"{label}, text {number}": _drawing(lens, one.text, which) for label, which in one.maps.items()}
+        pictures |= {f"{label}, text {number}": _drawing(study, one, which) for label, which in one.maps.items()}
     return Findings(tuple(panels), (*answers, *notes), pictures, tuple(str(one.text) for one in texts))
 
 
@@ -75,10 +74,11 @@ def _panel(number: int, labels: Sequence[str], found: Sequence[Any]) -> Panel:
     return Panel(title, tuple(labels), columns, values, better=dict.fromkeys(columns, 0), kind="score", shape="text")
 
 
-def _drawing(lens: Any, text: Any, which: Map) -> Callable[[Any], Any]:
-    maps = lens.mixing(text, method=which.method)
+def _drawing(study: Study, text: Text, which: Map) -> Callable[[Any], Any]:
+    maps = study.mixing(text.role, text.text, which.method)
     maps = maps.normalized() if which.normalized else maps
-    row = None if which.row is None else 0 if which.row == "cls" else maps.tokens.index(lens.tokenizer.mask_token)
+    mask = study.lens(text.role).tokenizer.mask_token if which.row == "mask" else None
+    row = None if which.row is None else 0 if which.row == "cls" else maps.tokens.index(mask)
     if which.how == "rollout":
         maps = maps.rollout()
     elif which.how == "flow":

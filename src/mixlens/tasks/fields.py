@@ -10,7 +10,7 @@ from mixlens.errors import DataError
 from mixlens.tasks.example import Chars
 from mixlens.tasks.formats import loads
 
-Row = Mapping[str, Any]
+DataRow = Mapping[str, Any]
 
 
 def column_of(name: str, columns: Collection[Any]) -> Any | None:
@@ -31,13 +31,22 @@ def column_of(name: str, columns: Collection[Any]) -> Any | None:
 class Fields:
     """A row's columns by the task's own names. `names`: field -> the columns that may hold it, the first there is."""
 
-    row: Row
+    row: DataRow
     names: Mapping[str, tuple[str, ...]]
 
     def find(self, field: str) -> Any:
         """The field's value; None where the row has none. Raises DataError."""
         columns = (column_of(name, self.row) for name in self.names.get(field, ()))
         return next((v for name in columns if name is not None and (v := self.row[name]) is not None), None)
+
+    def label(self) -> str | int | None:
+        """The label as it is; numpy's and Arrow's numbers as Python's. Raises DataError."""
+        value = self.find("label")
+        if value is None or isinstance(value, str):
+            return value
+        if whole(value):
+            return int(value)
+        raise DataError(f"expected a label's name or number, got {type(value).__name__}: {value!r:.40}")
 
     def need(self, field: str) -> Any:
         """The field's value. Raises DataError."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from mixlens.arguments import checked
-from mixlens.capture.given import Words
-from mixlens.errors import DataError, UnknownOption, did_you_mean
-from mixlens.tasks.example import Chars, Example
-from mixlens.tasks.fields import Fields, Row, column_of, listed, plain, whole
+from mixlens.errors import UnknownOption, did_you_mean
+from mixlens.tasks import rows
+from mixlens.tasks.example import Example
+from mixlens.tasks.fields import DataRow, Fields
 
 
 @dataclass(frozen=True)
@@ -29,119 +28,11 @@ class Task:
     measures: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
-    def read(self, row: Row, number: int, mask: str | None = None) -> Example:
+    def read(self, row: DataRow, number: int, mask: str | None = None) -> Example:
         """The Example of a row; its id is the row's, else its number. `mask`: the mask token. Raises DataError."""
         fields = Fields(row, self.names)
         given = fields.find("id")
         return self.function(fields, str(number if given is None else given), mask)
-
-
-def _classification(fields: Fields, id: str, mask: str | None) -> Example:
-    return Example(id, fields.text("text"), label=_label(fields.find("label")))
-
-
-def _pairs(fields: Fields, id: str, mask: str | None) -> Example:
-    return Example(id, (fields.text("first"), fields.text("second")), label=_label(fields.find("label")))
-
-
-def _agreement(fields: Fields, id: str, mask: str | None) -> Example:
-    text, target, foil = fields.text("text"), fields.text("target"), fields.text("foil")
-    spans = fields.spans("target_span")
-    if spans is None or len(spans) != 1:
-        raise DataError(f"expected one [start, end) in 'target_span', got {spans}; it says where the target stands")
-    ((start, end),) = spans
-    if text[start:end] != target:
-        raise DataError(f"expected {target!r} at characters {start} to {end}, got {text[start:end]!r} in {text!r:.80}")
-    if mask is None:  # a model that reads on: what stands before the target, and the blank belongs to the target
-        before = text[:start].rstrip()
-        blank = " " if before and before != text[:start] else ""
-        moved = [_before(fields.spans(name), len(before)) for name in ("cue", "phrase")]
-        label = _label(fields.find("label"))
-        return Example(id, before, label, blank + target, blank + foil, cue=moved[0], phrase=moved[1])
-    masked = text[:start] + mask + text[end:]
-    moved = [_moved(fields.spans(name), start, end, len(mask)) for name in ("cue", "phrase")]
-    label = _label(fields.find("label"))
-    label = target if label is None else label
-    return Example(id, masked, label=label, target=target, foil=foil, cue=moved[0], phrase=moved[1])
-
-
-def _question(fields: Fields, id: str, mask: str | None) -> Example:
-    question, context = fields.text("question"), fields.text("context")
-    given = fields.find("answer")
-    answers = column_of("answers", fields.row)  # SQuAD's own column
-    if isinstance(given, str) or (given is None and answers is None):
-        answer, start = fields.text("answer"), fields.need("answer_start")
-    else:
-        first = _first(listed(given if given is not None or answers is None else fields.row[answers], "[{"))
-        if first is None:
-            return Example(id, (question, context))
-        answer, start = first
-    if not whole(start):
-        raise DataError(f"expected the answer's first character in 'answer_start', got {start!r:.40}")
-    start = int(start)
-    if context[start : start + len(answer)] != answer:
-        got = context[start : start + len(answer)]
-        raise DataError(f"expected the answer {answer!r:.60} at character {start} of the context, got {got!r:.60}")
-    return Example(id, (question, context), answer=(start, start + len(answer)))
-
-
-def _first(answers: Any) -> tuple[str, Any] | None:
-    """Text and start of the first of {"text": [...], "answer_start": [...]} or of [{"text": ..., "answer_start": ...}].
-
-    None where there is none: the context does not answer. Raises DataError.
-    """
-    one = answers[0] if isinstance(answers, list) and answers else answers
-    if one is None or one == []:
-        return None
-    found = [plain(one.get(name)) for name in ("text", "answer_start")] if isinstance(one, Mapping) else []
-    if found == [[], []]:
-        return None
-    text, start = (v[0] if isinstance(v, list) and v else v for v in found) if found else (None, None)
-    if not isinstance(text, str) or not whole(start):
-        raise DataError(f"expected answers as {{'text': [...], 'answer_start': [...]}}, got {answers!r:.80}")
-    return text, start
-
-
-def _rationales(fields: Fields, id: str, mask: str | None) -> Example:
-    value, label = listed(fields.need("text")), _label(fields.find("label"))
-    if isinstance(value, str):
-        return Example(id, value, label=label, rationale=fields.spans("rationale"))
-    words = Words(map(str, value))
-    marked = listed(fields.find("rationale"))
-    if marked is None:
-        return Example(id, words, label=label)
-    votes = marked if not marked or isinstance(marked[0], (list, tuple)) else [marked]
-    if any(len(vote) != len(words) for vote in votes):
-        raise DataError(f"expected a mark for each of {len(words)} words, got {[len(vote) for vote in votes]}")
-    spans, at = [], 0
-    for i, word in enumerate(words):
-        if votes and 2 * sum(float(vote[i]) for vote in votes) >= len(votes):
-            spans.append((at, at + len(word)))
-        at += len(word) + 1
-    return Example(id, words, label=label, rationale=tuple(spans))
-
-
-def _before(spans: tuple[Chars, ...] | None, end: int) -> tuple[Chars, ...]:
-    return tuple(s for s in spans or () if s[1] <= end)
-
-
-def _moved(spans: tuple[Chars, ...] | None, start: int, end: int, length: int) -> tuple[Chars, ...]:
-    """Spans of the text after characters start to end became `length` others. Raises DataError for an overlap."""
-    out, shift = [], length - (end - start)
-    for a, b in spans or ():
-        if a < end and b > start:
-            raise DataError(f"expected a cue beside the target at {start} to {end}, got one at {a} to {b}")
-        out.append((a, b) if b <= start else (a + shift, b + shift))
-    return tuple(out)
-
-
-def _label(value: Any) -> str | int | None:
-    """A label as it is; numpy's and Arrow's numbers as Python's."""
-    if value is None or isinstance(value, str):
-        return value
-    if whole(value):
-        return int(value)
-    raise DataError(f"expected a label's name or number, got {type(value).__name__}: {value!r:.40}")
 
 
 _TEXT = ("text", "sentence", "review", "content")
@@ -157,7 +48,7 @@ TASKS: dict[str, Task] = _table(
         "classification",
         "one text and its class (SST-2, IMDB, Yelp)",
         {"text": _TEXT, "label": _LABEL},
-        _classification,
+        rows.classification,
     ),
     Task(
         "pairs",
@@ -167,7 +58,7 @@ TASKS: dict[str, Task] = _table(
             "second": ("hypothesis", "text_b", "sentence2", "question2", "second"),
             "label": _LABEL,
         },
-        _pairs,
+        rows.pairs,
     ),
     Task(
         "agreement",
@@ -180,7 +71,7 @@ TASKS: dict[str, Task] = _table(
             "cue": ("cue", "cue_spans"),
             "phrase": ("phrase", "phrase_spans"),
         },
-        _agreement,
+        rows.agreement,
         ("cue_dot", "cue_ap", "probes_needed"),
         optional=("label",),
     ),
@@ -193,14 +84,14 @@ TASKS: dict[str, Task] = _table(
             "answer": ("answer",),
             "answer_start": ("answer_start",),
         },
-        _question,
+        rows.question,
         ("precision_at_k",),
     ),
     Task(
         "rationales",
         "a text and what people marked in it (HateXplain: words and marks; toxic spans: characters)",
         {"text": ("tokens", *_TEXT), "label": _LABEL, "rationale": ("rationales", "rationale", "spans")},
-        _rationales,
+        rows.rationales,
         ("token_f1", "auprc", "iou"),
     ),
 )

@@ -1,0 +1,98 @@
+"""One call for the scores of texts: what was asked is checked and planned, and the methods that share a pass run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from mixlens.answer import reading
+from mixlens.arguments import refuse_unknown
+from mixlens.attribute.method import Method
+from mixlens.attribute.names import method
+from mixlens.attribute.request import Request
+from mixlens.attribute.table import ATTRIBUTIONS
+from mixlens.budget import Demand, sizes_of, within
+from mixlens.capture.text import Tokens
+from mixlens.cost import Cost
+from mixlens.errors import NotFinite
+from mixlens.progress import Progress
+from mixlens.results import Attribution
+from mixlens.subject import Subject
+from mixlens.subject.finite import bad_weights, not_finite
+from mixlens.target import Target
+
+COMMON = {"readout": None, "normalize": True}  # what every attribution may be asked
+
+
+def attribution_method(subject: Subject, name: str, asked: Mapping[str, Any]) -> Method:
+    """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
+    chosen = method(name).for_spec(subject.spec)
+    refuse_unknown(name, asked, {**chosen.options(), **COMMON})
+    return chosen
+
+
+def demand(subject: Subject, chosen: Method, asked: Mapping[str, Any], together: int = 1) -> Demand:
+    """What the method asks of memory, beside `together - 1` others that share its pass."""
+    return Demand(chosen.cost(asked), sizes_of(subject), together)
+
+
+def request(
+    subject: Subject,
+    name: str,
+    asked: Mapping[str, Any],
+    targets: Sequence[Target],
+    texts: Sequence[Tokens],
+    batch_size: int,
+    progress: Progress | None,
+    memory: Any = None,
+    together: int = 1,
+) -> Request[Method]:
+    """A checked Request; `together`: how many share its pass.
+
+    Raises UnknownMethod, UnknownOption, Undefined, TargetError, OverBudget.
+    """
+    chosen = attribution_method(subject, name, asked)
+    own = chosen.options()
+    lengths = [len(tokens) for tokens in texts]
+    size, sizes = within(name, demand(subject, chosen, asked, together), lengths, memory, batch_size, _costs)
+    return Request(
+        name=name,
+        method=chosen,
+        options={k: v for k, v in asked.items() if k in own},
+        texts=texts,
+        reads=[
+            reading(subject.head, tokens, target, asked.get("readout"))
+            for tokens, target in zip(texts, targets, strict=True)
+        ],
+        normalize=bool(asked.get("normalize", True)),
+        batch_size=size,
+        sizes=sizes,
+        progress=progress,
+        asked=dict(asked),
+    )
+
+
+def together(methods: Sequence[tuple[Method, Mapping[str, Any]]]) -> list[list[int]]:
+    """The numbers of the methods, asked for with these options, that share a pass; each in one list."""
+    groups: dict[Hashable, list[int]] = {}
+    for number, (chosen, asked) in enumerate(methods):
+        shared = chosen.shares(asked)
+        groups.setdefault((None, number) if shared is None else shared, []).append(number)
+    return list(groups.values())
+
+
+def attributions(subject: Subject, asks: Sequence[Request[Method]]) -> list[list[Attribution]]:
+    """What each of several requests that share a pass asks for, a list a request; NaN weights are named.
+
+    Results are tensors that can be differentiated: whoever calls this is `settled`.
+    """
+    try:
+        return asks[0].method.run(subject, asks)
+    except NotFinite:
+        if bad_weights(subject.model):
+            raise not_finite(subject.model, "a weight") from None
+        raise
+
+
+def _costs() -> dict[str, Cost]:
+    return {name: one.cost({}) for name, one in ATTRIBUTIONS.items()}

@@ -1,0 +1,139 @@
+"""Gradient methods: those that read the same pass have it made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from mixlens.answer import Answer, answer
+from mixlens.attribute.gradient.backward import differentiate
+from mixlens.attribute.gradient.functions import TextGraph, saliency
+from mixlens.attribute.method import Deep, Method, Scores
+from mixlens.cost import Cost, Sizes
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.options import options_of
+from mixlens.results import Attribution
+from mixlens.subject import Subject
+from mixlens.subject.provenance import provenance
+from mixlens.target import Quantity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from mixlens.architectures.spec import Spec
+    from mixlens.attribute.request import Request
+
+
+def graph_bytes(sizes: Sizes, n: int) -> float:
+    """What autograd keeps of a pass."""
+    states = n * sizes.item * (24 * sizes.dim + 4 * sizes.hidden)
+    return sizes.layers * (states + 5 * sizes.heads * sizes.square_bytes(n))
+
+
+BACKWARD = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+
+
+@dataclass(frozen=True)
+class Gradient(Method):
+    """A pure function of one text's graph (`TextGraph`).
+
+    `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them) or "weights" (attention too).
+    `per_layer`: every layer has scores of its own. `sums`: it is the gradient's sum over dimensions, which is 0 where
+    nothing but LayerNorms reads the input.
+    """
+
+    function: Callable[..., Scores] = saliency
+    reads: Literal["input", "hidden", "weights"] = "input"
+    of: Quantity = "logit"
+    class_specific: bool = True
+    per_layer: bool = True
+    sums: bool = False
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        return BACKWARD
+
+    def shares(self, asked: Mapping[str, Any]) -> Hashable:
+        options = [repr(asked.get(option)) for option in ("layer", "mask_special", "readout")]
+        return ("backward", self.of, self.reads == "weights", *options)
+
+    def layers(self, deep: Deep) -> Literal["own", "again"] | None:
+        if deep != "each" or not self.per_layer:
+            return None
+        return "again" if self.reads == "input" else "own"
+
+    def for_spec(self, spec: Spec) -> Method:
+        if self.sums and spec.order != "post" and spec.norm == "layer" and not spec.bare:
+            raise Undefined(
+                f"{self.name} is 0 whatever the text is: the gradients of this {spec.order}-LN model sum to 0 over "
+                "dimensions, since its LayerNorms take the mean out of what they read; use grad_l2 or grad_x_input"
+            )
+        return self
+
+    def options(self) -> dict[str, Any]:
+        own = options_of(self.function)
+        return {**own, "layer": 0} if self.reads == "input" else {**own, "mask_special": False}
+
+    def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
+        """One forward and one backward pass a batch for all of the methods. Raises TargetError."""
+        first, of = asks[0], asks[0].method.of
+        first.need_answer(subject)
+        layer = checked_layer(subject, first.options.get("layer", 0))
+        hide = _special(first) if first.options.get("mask_special") else None
+        # Hiding tokens makes another pass than the one that predicts: the prediction comes from the real one.
+        fixed = None if hide is None else _predictions(subject, first)
+
+        def resolve(i: int, logits: tuple[Tensor, ...]) -> Answer:
+            return answer(subject.head, first.reads[i], logits) if fixed is None else fixed[i]
+
+        def use(i: int, graph: TextGraph, resolved: Answer, value: Tensor) -> list[Attribution]:
+            results = []
+            for ask in asks:
+                own = {k: v for k, v in ask.options.items() if k not in ("layer", "mask_special")}
+                scores, layers = ask.method.function(graph, **own)
+                meta = {**provenance(subject, ask.texts[i]), "of": resolved.chosen(of), "value": float(value)}
+                results.append(ask.result(ask.texts[i], scores, layers, resolved, meta))
+            return results
+
+        texts = differentiate(
+            subject,
+            first.texts,
+            first.answers,
+            resolve,
+            use,
+            of=of,
+            layer=layer,
+            all_hidden=any(ask.method.reads != "input" for ask in asks),
+            weights=first.method.reads == "weights",
+            hide=hide,
+            batch_size=min(ask.batch_size for ask in asks),
+            progress=first.progress,
+        )
+        return [[results[k] for results in texts] for k in range(len(asks))]
+
+
+def _predictions(subject: Subject, ask: Request[Method]) -> list[Answer]:
+    """The answers of the plain passes."""
+    passes = subject.through(ask.texts, batch_size=ask.batch_size, answers=ask.answers)
+    return [answer(subject.head, read, one.logits) for read, one in zip(ask.reads, passes, strict=True)]
+
+
+def _special(ask: Request[Method]) -> list[tuple[bool, ...]]:
+    """Which tokens of each text are special. Raises Undefined where none is known to be, or nothing else is."""
+    for tokens in ask.texts:
+        if len(set(tokens.special)) < 2:
+            raise Undefined(
+                f"mask_special=True needs texts with special tokens and others, got {list(tokens.pieces)!r:.60}; leave "
+                "it out, or load the model with its tokenizer"
+            )
+    return [tokens.special for tokens in ask.texts]
+
+
+def checked_layer(subject: Subject, layer: Any) -> int:
+    """The layer whose input is the variable, negatives counted from the end. Raises UnknownOption."""
+    count = subject.layers
+    if isinstance(layer, bool) or not isinstance(layer, int) or not -count <= layer < count:
+        raise UnknownOption(f"expected layer=-{count} to {count - 1}, got {layer!r}")
+    return layer % count

@@ -1,0 +1,83 @@
+"""The facts about an attribution method, and what every family of methods can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.architectures.spec import Spec
+from mixlens.cost import Cost
+from mixlens.errors import Undefined
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from mixlens.attribute.request import Request
+    from mixlens.results import Attribution
+    from mixlens.subject import Subject
+
+Scores = tuple[Float[Tensor, " token"], Float[Tensor, "layer token"] | None]  # of a text; of each layer, or none
+Deep = Literal["upto", "each"]  # scores of each layer: of the model up to it, or of it alone
+
+
+@dataclass(frozen=True)
+class Method:
+    """The facts about an attribution method. `class_specific`: the scores depend on the target, not only on its row.
+
+    A family is a subclass: what its lines of the table say, what they cost, and how they are run.
+    """
+
+    name: str
+    summary: str
+    cite: str
+    signed: bool = False
+    class_specific: bool = False
+
+    def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
+        """The Attributions of each of several requests for the same texts, whose methods share a pass (`shares`)."""
+        return [self.attributions(subject, ask) for ask in asks]
+
+    def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
+        """The Attributions of one request's texts, for families that share nothing."""
+        raise NotImplementedError(f"{type(self).__name__} runs no single request")
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        """What the method takes, asked for with these options."""
+        raise NotImplementedError(f"{type(self).__name__} says no cost")
+
+    @property
+    def needs(self) -> str:
+        """What the method needs of the model, in a word."""
+        return self.cost({}).needs
+
+    def options(self) -> dict[str, Any]:
+        """The method's own options and their defaults."""
+        return {}
+
+    def shares(self, asked: Mapping[str, Any]) -> Hashable | None:
+        """What must be equal for one pass to serve several methods, asked for with these options; None: it never does.
+
+        A method that is computed beside others has the numbers that it has alone: to the last bit in equal batches, and
+        maps of several methods may make batches smaller.
+        """
+        return None
+
+    def layers(self, deep: Deep) -> Literal["own", "again"] | None:
+        """Where scores of each layer come from: "own", the pass has them; "again", a run at each layer's input."""
+        return None
+
+    def for_spec(self, spec: Spec) -> Method:
+        """The method as it stands for an architecture. Raises Undefined."""
+        return self
+
+    def defined(self, spec: Spec) -> bool:
+        """Whether there is such a method for an architecture."""
+        try:
+            self.for_spec(spec)
+        except Undefined:
+            return False
+        return True

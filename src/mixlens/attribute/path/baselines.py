@@ -1,0 +1,91 @@
+"""Baselines: what a text is compared with, as tokens or as a layer's input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import Spec
+from mixlens.capture.run import run
+from mixlens.capture.text import Tokens
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.precision import widened
+from mixlens.subject import Subject
+
+
+def layer_input(
+    model: Any,
+    spec: Spec,
+    inputs: Mapping[str, Tensor],
+    layer: int,
+    *,
+    at: list[int] | None = None,
+    start: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Any, Sequence[type]]:
+    """A layer's input (batch, token, dim) in at least float32, and the model's output (with its head if `at`).
+
+    `start` gives another input of layer 0. Third, the forms of the layers below, where one can do without them.
+    """
+    kept: list[Tensor] = []
+    forms: list[type | None] = []
+
+    def on_input(index: int, x: Tensor) -> Tensor | None:
+        new = None if start is None or index else start(x)
+        if index == layer:
+            kept.append(x if new is None else new)
+        return new
+
+    with torch.no_grad():
+        output = run(
+            model, spec, inputs, lambda seen: forms.append(seen.form), heads=at is not None, at=at, on_input=on_input
+        )
+    (x,) = kept
+    below = [form for form in forms[:layer] if form is not None]
+    return widened(x), output, below if len(below) == layer else ()
+
+
+def default_baseline(subject: Subject) -> str:
+    """[CLS] [MASK] ... [SEP] where there is a mask token, else zeros."""
+    return "zeros" if subject.head.mask is None else "mask"
+
+
+def baseline_text(subject: Subject, tokens: Tokens, kind: Any) -> Tokens:
+    """The text that is the baseline: all but special tokens replaced. Raises Undefined, UnknownOption."""
+    if isinstance(kind, Tensor) or kind == "zeros":
+        return tokens
+    if kind not in ("mask", "pad"):
+        raise UnknownOption(f"expected baseline='mask', 'zeros', 'pad' or a tensor, got {kind!r}")
+    filler = subject.head.mask if kind == "mask" else getattr(subject.model.config, "pad_token_id", None)
+    if filler is None:
+        raise Undefined(f"baseline={kind!r} needs a {kind} token, this model has none; use baseline='zeros'")
+    ids = tuple(i if special else filler for i, special in zip(tokens.ids, tokens.special, strict=True))
+    return replace(tokens, ids=ids)
+
+
+def baseline(
+    subject: Subject, model: Any, inputs: Mapping[str, Tensor], x: Tensor, texts: list[Tokens], kind: Any, layer: int
+) -> Tensor:
+    """h^layer of the baselines (batch, token, dim); a tensor stands for itself."""
+    if isinstance(kind, Tensor):
+        return _given(kind, x, [len(t) for t in texts])
+    if kind == "zeros":
+        return layer_input(model, subject.spec, inputs, layer, start=torch.zeros_like)[0]
+    ids = inputs["input_ids"].clone()
+    for b, tokens in enumerate(texts):
+        ids[b, : len(tokens)] = torch.tensor(tokens.ids, dtype=ids.dtype, device=ids.device)
+    return layer_input(model, subject.spec, {**inputs, "input_ids": ids}, layer)[0]
+
+
+def _given(kind: Tensor, x: Tensor, lengths: list[int]) -> Tensor:
+    n, dim = max(lengths), x.shape[-1]
+    fits = kind.shape == (dim,) or (kind.shape == (n, dim) and set(lengths) == {n})
+    if not fits or not kind.is_floating_point() or not bool(torch.isfinite(kind).all()):
+        raise UnknownOption(
+            f"expected a baseline of finite numbers with the shape ({dim},) or (token, {dim}), got "
+            f"{tuple(kind.shape)} of {kind.dtype} for texts of {', '.join(map(str, sorted(set(lengths))))} tokens"
+        )
+    return kind.detach().to(x).expand_as(x).clone()

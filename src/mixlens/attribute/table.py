@@ -1,0 +1,159 @@
+"""The table of attribution methods: one line a method."""
+
+from __future__ import annotations
+
+from mixlens.attribute.chance import Random
+from mixlens.attribute.gradient import Gradient
+from mixlens.attribute.gradient import functions as gradients
+from mixlens.attribute.jacobian import Jacobian
+from mixlens.attribute.method import Method
+from mixlens.attribute.occlusion import Occlusion
+from mixlens.attribute.path import Path
+from mixlens.attribute.preset import Preset
+from mixlens.attribute.relevance import Relevance
+from mixlens.attribute.relevance import rules as relevance
+
+_ROLL = {"residual": None, "normalize": False, "head": None}
+_ROWS = {**_ROLL, "normalize": True}
+_HALF = {**_ROLL, "residual": 0.5}
+
+
+def _table(*methods: Method) -> dict[str, Method]:
+    return {m.name: m for m in methods}
+
+
+ATTRIBUTIONS: dict[str, Method] = _table(
+    Preset(
+        "attention",
+        "last layer's attention",
+        "Vaswani 2017",
+        mixing="attention",
+        aggregation="layer",
+        how={"k": -1},
+        zero_cls=True,
+    ),
+    Preset(
+        "attention_rollout",
+        "attention with half residual, rolled out",
+        "Abnar & Zuidema 2020",
+        mixing="attention",
+        how=_HALF,
+        zero_cls=True,
+    ),
+    Preset(
+        "attention_flow",
+        "attention with half residual, maximum flow",
+        "Abnar & Zuidema 2020",
+        mixing="attention",
+        aggregation="flow",
+        how={"residual": 0.5},
+    ),
+    Preset(
+        "norm_rollout",
+        "row-normalised norm_resln, rolled out (pre-LN: norm_res)",
+        "Kobayashi 2021; Ferrando 2022",
+        mixing="norm_resln",
+        how=_ROWS,
+        pre=Preset(
+            "norm_rollout", "row-normalised norm_res, rolled out", "Kobayashi 2021", mixing="norm_res", how=_ROWS
+        ),
+    ),
+    Preset(
+        "globenc",
+        "globenc maps, rolled out (pre-LN: row-normalised, since the next norm undoes a row's scale)",
+        "Modarressi 2022",
+        mixing="globenc",
+        how=_ROLL,
+        pre=Preset(
+            "globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", how=_ROWS
+        ),
+    ),
+    Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", how=_ROLL),
+    Preset("value_zeroing", "value_zeroing maps, rolled out", "Mohebbi 2023", mixing="value_zeroing", how=_ROLL),
+    Gradient(
+        "cat",
+        "gradient times hidden state, summed over layers",
+        "Qiang 2022, Eq. 8-9",
+        signed=True,
+        function=gradients.cat,
+        reads="hidden",
+    ),
+    Gradient(
+        "attcat",
+        "cat times the attention that a token receives",
+        "Qiang 2022, Eq. 10-11",
+        signed=True,
+        function=gradients.attcat,
+        reads="weights",
+    ),
+    Gradient(
+        "grads",
+        "gradient of the last layer's attention, read-out row",
+        "Qiang 2022, Figure 2",
+        signed=True,
+        function=gradients.grads,
+        reads="weights",
+        per_layer=False,
+    ),
+    Gradient(
+        "att_grads",
+        "gradient times attention, summed over layers, read-out row",
+        "Qiang 2022, Figure 2",
+        signed=True,
+        function=gradients.att_grads,
+        reads="weights",
+    ),
+    Gradient(
+        "grad_sam",
+        "attention times its positive gradient, a token's own row",
+        "Barkan 2021",
+        function=gradients.grad_sam,
+        reads="weights",
+    ),
+    Relevance(
+        "partial_lrp",
+        "relevance of the last layer's attention, clamped, read-out row",
+        "Voita 2019",
+        function=relevance.partial_lrp,
+        reads="last",
+    ),
+    Relevance(
+        "trans_att",
+        "attention's relevance times its positive gradient, rolled out",
+        "Chefer 2021",
+        function=relevance.trans_att,
+    ),
+    Gradient("saliency", "L2 norm of gradient times input", "Modarressi 2022, Eq. 17", function=gradients.saliency),
+    Gradient("grad_l2", "L2 norm of the gradient", "Ferrando 2022", function=gradients.grad_l2),
+    Gradient(
+        "grad_sum",
+        "sum of the gradient over dimensions",
+        "Abnar & Zuidema 2020",
+        signed=True,
+        function=gradients.grad_sum,
+        sums=True,
+    ),
+    Gradient(
+        "grad_x_input",
+        "gradient times input, summed over dimensions",
+        "Shrikumar 2016",
+        signed=True,
+        function=gradients.grad_x_input,
+    ),
+    Path(
+        "integrated_gradients",
+        "gradients along the path from a baseline, times the path",
+        "Sundararajan 2017",
+        steps=100,
+    ),
+    Path("deeplift", "rescaled activations, times the difference from a baseline", "Shrikumar 2017"),
+    Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
+    Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
+    Jacobian(
+        "hta_x_input",
+        "the same with the Jacobian's columns scaled by the input",
+        "Modarressi 2022, Eq. 18",
+        times_input=True,
+    ),
+    Random("random", "uniform random scores, seeded: the baseline of every table", "-"),
+)

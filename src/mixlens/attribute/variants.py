@@ -1,0 +1,90 @@
+"""Variants of a text: without some of its tokens, or with others in their places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mixlens.answer import Answer
+from mixlens.capture.text import Tokens
+from mixlens.capture.words import units
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.subject import Subject
+from mixlens.subject.head import Head
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A text without some of its tokens, where its answer is read, and what is read there."""
+
+    removed: tuple[int, ...]
+    tokens: Tokens
+    at: int
+    answer: Answer
+
+
+def replacement(subject: Subject, name: str, asked: Any) -> int:
+    """The id that is put in a token's place. Raises Undefined, UnknownOption.
+
+    "unk": the unknown token, else the mask token; a tokenizer's unknown token that also begins or ends texts (GPT-2's)
+    is none.
+    """
+    if isinstance(asked, int) and not isinstance(asked, bool):
+        size = subject.model.get_input_embeddings().num_embeddings
+        if not 0 <= asked < size:
+            raise UnknownOption(f"expected replace= a token id of 0 to {size - 1}, got {asked}")
+        return asked
+    if asked not in ("unk", "mask"):
+        raise UnknownOption(f"expected replace='unk', 'mask', 'delete' or a token id for {name}, got {asked!r}")
+    unknown, ends = (getattr(subject.tokenizer, f"{t}_token_id", None) for t in ("unk", "eos"))
+    if (
+        asked == "unk"
+        and unknown is not None
+        and unknown not in (ends, getattr(subject.tokenizer, "bos_token_id", None))
+    ):
+        return int(unknown)
+    if subject.head.mask is not None:
+        return int(subject.head.mask)
+    raise Undefined(
+        f"{name} puts the {'unknown or the mask' if asked == 'unk' else 'mask'} token in a token's place, this model's "
+        "tokenizer has none (one that also ends texts is none); use replace='delete', or replace= a token id"
+    )
+
+
+def pieces(tokens: Tokens, words: bool) -> list[tuple[int, ...]]:
+    """The tokens that are taken out together: each alone, or all of a word. Raises InputError (no offsets)."""
+    return [u.indices for u in units(tokens)] if words else [(i,) for i in range(len(tokens))]
+
+
+def variant(
+    head: Head, tokens: Tokens, at: int, answer: Answer, removed: tuple[int, ...], filler: int | None
+) -> Variant | tuple[int, ...]:
+    """The text without some tokens; only their indices where no answer would be left to read.
+
+    Deleted tokens move those behind them. A causal model without its last token is read at the one before.
+    """
+    if filler is not None:
+        ids = tuple(filler if i in removed else t for i, t in enumerate(tokens.ids))
+        return Variant(removed, replace(tokens, ids=ids), at, answer)
+    kept = [i for i in range(len(tokens)) if i not in removed]
+    if not kept:
+        return removed
+    inputs = {k: v[: len(kept)] if k == "position_ids" else tuple(v[i] for i in kept) for k, v in tokens.inputs.items()}
+    short = replace(
+        tokens,
+        ids=tuple(tokens.ids[i] for i in kept),
+        pieces=tuple(tokens.pieces[i] for i in kept),
+        special=tuple(tokens.special[i] for i in kept),
+        spans=None,
+        groups=None,
+        inputs=inputs,
+    )
+    if head.task == "question":
+        if set(answer.indices) & set(removed):
+            return removed
+        return Variant(removed, short, 0, replace(answer, indices=tuple(kept.index(i) for i in answer.indices)))
+    if head.task == "sequence":
+        return Variant(removed, short, at, answer)
+    if at in removed and not (head.task == "causal" and kept[0] < at):
+        return removed
+    return Variant(removed, short, sum(i <= at for i in kept) - 1, answer)

@@ -1,0 +1,122 @@
+"""What a run was made with, as plain data that tells two runs apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from mixlens.capture.offload import device_of, state
+from mixlens.decompose.compiled import lanes
+from mixlens.errors import RunChanged
+from mixlens.lens import Lens
+
+_BLOCK = 1 << 22
+_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it; tensors, arrays and whatever else by a digest or a name."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.Tensor):
+        return f"tensor {tuple(value.shape)} {checksum(value)}"
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    if hasattr(value, "__dataclass_fields__"):
+        return {k: plain(getattr(value, k)) for k in value.__dataclass_fields__}
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+@torch.no_grad()
+def checksum(tensor: torch.Tensor) -> str:
+    """A tensor's bits in two whole numbers, plain and weighted by place: fast on any device, the same on all."""
+    bits = tensor.detach().contiguous().reshape(-1)
+    bits = bits.view(_WHOLE[bits.dtype.itemsize]) if bits.dtype != torch.bool else bits.to(torch.uint8)
+    total = weighted = 0
+    for start in range(0, len(bits), _BLOCK):
+        block = bits[start : start + _BLOCK].to(torch.int64)
+        place = torch.arange(start + 1, start + 1 + len(block), dtype=torch.int64, device=block.device) * 2654435761
+        total += int(block.sum())
+        weighted += int((block * place).sum())  # modulo 2 ** 64
+    return f"{total:x}.{weighted:x}"
+
+
+def model_facts(lens: Lens) -> dict[str, Any]:
+    """Architecture, head, dtype, device and a digest of all weights and buffers, and of the tokenizer."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(state(lens.model).items()):
+        if isinstance(tensor, torch.Tensor) and tensor.dtype.itemsize in _WHOLE and not tensor.is_complex():
+            sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {checksum(tensor)}\n".encode())
+    config = lens.model.config
+    return {
+        "class": type(lens.model).__name__,
+        "config": hashlib.sha256(json.dumps(plain(_settings(config)), sort_keys=True).encode()).hexdigest(),
+        "dtype": str(lens.model.dtype).removeprefix("torch."),
+        "device": device_of(lens.model).type,
+        "weights": sha.hexdigest(),
+        "tokenizer": tokenizer_facts(lens.tokenizer),
+    }
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    loose = ("_name_or_path", "transformers_version", "_attn_implementation", "_attn_implementation_internal")
+    return {k: v for k, v in config.to_dict().items() if k not in loose}
+
+
+def tokenizer_facts(tokenizer: Any) -> str | None:
+    """A digest of all that a tokenizer does; None without one."""
+    if tokenizer is None:
+        return None
+    core = getattr(tokenizer, "backend_tokenizer", None)
+    said = core.to_str() if core is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Of what computes the numbers; `llvmlite` where it is there, since its loops round another way than torch."""
+    import mixlens
+
+    names = ("torch", "transformers", "numpy", *(["llvmlite"] if lanes() else []))
+    return {"mixlens": mixlens.__version__, **{name: version(name) for name in names}}
+
+
+def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:
+    """Raises RunChanged that names each thing that differs between two manifests.
+
+    Data with the same fingerprint is the same, whatever it is called.
+    """
+    old, new = before.get("data"), now.get("data")
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        mark = new.get("fingerprint")
+        if mark is not None and mark == old.get("fingerprint"):
+            now = {**now, "data": {**new, "name": old.get("name")}}
+    changes = list(_changes("", before, now))
+    if changes:
+        raise RunChanged(
+            f"expected the run that {folder} holds, got another: {'; '.join(changes[:8])}"
+            f"{f' and {len(changes) - 8} more' if len(changes) > 8 else ''}; give the new run another folder (out=), "
+            "or delete this one"
+        )
+
+
+def _changes(path: str, before: Any, now: Any) -> Any:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _changes(f"{path}.{key}" if path else key, before.get(key), now.get(key))
+    elif before != now:
+        yield f"{path} was {_short(before)}, is {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:28] + "..." + text[-28:]

@@ -1,0 +1,108 @@
+"""What there is: `mixlens.methods()` and `mixlens.measures()`, and which methods an architecture has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mixlens.errors import Undefined
+
+if TYPE_CHECKING:
+    from mixlens.architectures import Spec
+
+
+def methods() -> list[dict[str, Any]]:
+    """One dict a method: name, stage, summary, symbol, facts, needs, cost, architectures, options, cite.
+
+    `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
+    a type's models are; None for aggregations, which see maps alone.
+    """
+    from mixlens.aggregate import AGGREGATIONS
+    from mixlens.attribute import ATTRIBUTIONS
+    from mixlens.mixing import MIXING
+
+    mixing = [
+        {
+            "name": name,
+            "stage": "mixing",
+            "summary": m.summary,
+            "symbol": m.symbol,
+            "rows_sum_to_one": m.rows_sum_to_one,
+            "holds_residual": m.holds_residual,
+            "signed": m.signed,
+            "class_specific": False,
+            "needs": m.needs,
+            "cost": m.costs.words,
+            "architectures": _architectures(m.defined),
+            "options": m.options(),
+            "cite": m.cite,
+        }
+        for name, m in MIXING.items()
+    ]
+    empty: dict[str, Any] = dict.fromkeys(mixing[0])
+    aggregations = [
+        {**empty, "name": name, "stage": "aggregate", "summary": a.summary, "cite": a.cite}
+        for name, a in AGGREGATIONS.items()
+    ]
+    presets = [
+        {
+            **empty,
+            "name": name,
+            "stage": "attribute",
+            "summary": p.summary,
+            "signed": p.signed,
+            "class_specific": p.class_specific,
+            "needs": p.needs,
+            "cost": p.cost({}).words,
+            "architectures": _architectures(p.defined),
+            "options": p.options(),
+            "cite": p.cite,
+        }
+        for name, p in ATTRIBUTIONS.items()
+    ]
+    return [*mixing, *aggregations, *presets]
+
+
+def supports(spec: Spec) -> dict[str, str | None]:
+    """Method -> None where it is defined for an architecture, else the reason."""
+    from mixlens.attribute import ATTRIBUTIONS
+    from mixlens.mixing import MIXING
+
+    reason = f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
+    reasons = {name: None if mixing.defined(spec) else reason for name, mixing in MIXING.items()}
+    for name, method in ATTRIBUTIONS.items():
+        try:
+            method.for_spec(spec)
+            reasons.setdefault(name, None)
+        except Undefined as error:
+            reasons.setdefault(name, str(error))
+    return reasons
+
+
+def _architectures(defined: Callable[[Spec], bool]) -> list[str]:
+    from mixlens.architectures import SPECS, variants
+
+    out = []
+    for kind in sorted(SPECS):
+        found = {setting: defined(spec) for setting, spec in variants(kind).items()}
+        out += [kind] if all(found.values()) else [f"{kind} ({setting})" for setting, yes in found.items() if yes]
+    return out
+
+
+def measures() -> list[dict[str, Any]]:
+    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite."""
+    from mixlens.measure import MEASURES
+
+    return [
+        {
+            "name": name,
+            "summary": m.summary,
+            "needs": m.needs,
+            "higher_is_better": m.higher_is_better,
+            "range": m.range,
+            "per_layer": m.per_layer,
+            "options": m.options(),
+            "cite": m.cite,
+        }
+        for name, m in MEASURES.items()
+    ]

@@ -1,0 +1,51 @@
+"""A mixing method: its function, and the facts about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from mixlens.architectures.spec import Order, Spec
+from mixlens.cost import Cost
+from mixlens.options import options_of
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """A mixing method: a pure function `(block, **options) -> (batch, query, key)`, and the facts about it.
+
+    `costs`: what the maps take, by the method's options. `queries`: it can be had row-wise, with less work.
+    """
+
+    function: Callable[..., Tensor]
+    symbol: str
+    summary: str
+    cite: str
+    costs: Cost
+    costs_per_head: Cost | None = None
+    rows_sum_to_one: bool = False
+    holds_residual: bool = False
+    signed: bool = False
+    queries: bool = False
+    orders: tuple[Order, ...] = ("post", "pre", "parallel")
+
+    @property
+    def needs(self) -> str:
+        """What is done in a layer: the pass alone ("forward"), the terms, the rest of the layer, or its Jacobian."""
+        return self.costs.needs
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        """What maps with these options take."""
+        per_head = self.costs_per_head if options.get("per_head") else None
+        return self.costs if per_head is None else per_head
+
+    def options(self) -> dict[str, Any]:
+        """Option name -> default, read from the function's keyword-only arguments."""
+        return options_of(self.function)
+
+    def defined(self, spec: Spec) -> bool:
+        """Whether there is such a map for an architecture."""
+        return spec.order in self.orders

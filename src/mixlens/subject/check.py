@@ -1,0 +1,110 @@
+"""The check at load: does the decomposition add up to the model's own numbers?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from mixlens.architectures import Spec, base_model, layer_count, layer_modules
+from mixlens.capture.offload import let_go
+from mixlens.capture.run import LayerPass, run
+from mixlens.capture.shadow import implementation, shadow
+from mixlens.decompose import Block, LayerCheck, residuals
+from mixlens.decompose.check import tolerance
+from mixlens.errors import SelfCheckFailed
+from mixlens.precision import is_half
+from mixlens.subject.finite import not_finite
+from mixlens.subject.inputs import probe_inputs
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the self-check found. Residuals are relative to the largest real value.
+
+    `reference`: the captured pass's output against the model's own, with the attention implementation that it was
+    loaded with. `supports`: method -> None, or the reason why it is not defined here (filled in by `Lens.check`).
+    """
+
+    model: str
+    architecture: str
+    layers: tuple[LayerCheck, ...]
+    tolerance: float
+    reference: float
+    reference_tolerance: float
+    causal: bool
+    supports: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> float:
+        """The largest residual of all layers."""
+        return max(layer.worst for layer in self.layers)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything is within tolerance."""
+        return self.worst <= self.tolerance and self.reference <= self.reference_tolerance
+
+    def require(self) -> Check:
+        """Itself, or SelfCheckFailed with the layer and the part that does not add up."""
+        if self.passed:
+            return self
+        bad = max(self.layers, key=lambda layer: layer.worst)
+        if bad.worst > self.tolerance:
+            part = max(("sum_of_terms", "finish", "norms"), key=lambda name: getattr(bad, name))
+            what = f"{part} of layer {bad.layer} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
+        else:
+            what = f"the captured output is off by {self.reference:.1e} (at most {self.reference_tolerance:.1e})"
+        raise SelfCheckFailed(
+            f"expected the decomposition of {self.model} ({self.architecture}) to add up to the model's own numbers, "
+            f"{what}; the model computes something else than its spec says, so nothing is explained"
+        )
+
+
+@torch.no_grad()
+def self_check(model: Any, spec: Spec, name: str) -> Check:
+    """Run the check. Raises NotFinite for NaN weights; does not raise for residuals (see `Check.require`)."""
+    inputs = probe_inputs(model)
+    found: list[LayerCheck] = []
+    limit, causal = 0.0, False
+
+    def look(seen: LayerPass) -> None:
+        nonlocal limit, causal
+        block = Block(spec, seen)
+        if not bool(torch.isfinite(block.y).all()):
+            raise not_finite(model, f"layer {seen.index}")
+        limit = max(limit, tolerance(block, seen.x.dtype))
+        try:
+            found.append(residuals(block))
+        except (RuntimeError, TypeError) as error:  # shapes that do not fit, arguments that are missing
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise SelfCheckFailed(
+                f"expected the parts of layer {seen.index} of {name} ({model.config.model_type}) to fit its spec, they "
+                f"do not: {str(error).partition(chr(10))[0]}; the spec names other modules"
+            ) from error
+        visible = block.call.visible()
+        causal = visible is not None and not bool(visible.triu(1).any())
+
+    got = run(model, spec, inputs, look).last_hidden_state
+    plain = base_model(shadow(model, _reference(model)))
+    for layer in layer_modules(plain, spec):
+        layer.register_forward_hook(lambda module, args, out: let_go(module))
+    real = plain(**inputs).last_hidden_state
+    if not bool(torch.isfinite(real).all()):
+        raise not_finite(model, "the last layer")
+    off = float((got - real).abs().max() / real.abs().max().clamp_min(1e-30))
+    expected = layer_count(model, spec)
+    if len(found) != expected:
+        raise SelfCheckFailed(f"expected {expected} layers of {name} to run, {len(found)} did; the spec names others")
+    # The attention kernels differ in rounding, and the difference grows with depth; eager ones may round to float32.
+    wide = limit if _reference(model) != "eager" else max(limit, 50 * torch.finfo(torch.float32).eps)
+    far = 0.2 if is_half(model.dtype) else 4 * wide
+    return Check(name, model.config.model_type, tuple(found), limit, off, far, causal)
+
+
+def _reference(model: Any) -> str:
+    own = implementation(model)
+    capped = getattr(model.config, "attn_logit_softcapping", None) is not None  # sdpa knows no soft cap
+    return own if own in ("eager", "sdpa") else "eager" if capped else "sdpa"

@@ -1,0 +1,171 @@
+"""What a model's head is: seen from what comes out of a pass, whatever its class is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import Spec, accepts, base_model, layer_count
+from mixlens.capture.run import LayerPass, run
+from mixlens.errors import MixlensError, ModelError
+from mixlens.subject.inputs import probe_inputs
+from mixlens.subject.outputs import Key, answer_keys, tensors
+
+Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
+Pooled = Literal["first", "last", "mean"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is known of a model's head.
+
+    `keys`: where its logits stand in the model's output. `pooled`: the rows that a sequence classifier was seen to
+    read. `unread`: what came out where no logits are known among it.
+    """
+
+    task: Task
+    labels: Mapping[int, str]
+    pooled: Pooled | None = None
+    causal: bool = False
+    pad: int | None = None
+    mask: int | None = None
+    tokenizer: Any = None
+    regression: bool = False
+    multilabel: bool = False
+    keys: tuple[Key, ...] = ()
+    unread: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """What it is, for messages."""
+        if self.regression:
+            return "a regression head"
+        if self.unread is not None:
+            return f"a head whose output is not understood ({self.unread})"
+        return "a model without a head" if self.task == "none" else f"a {self.task} head"
+
+
+def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None) -> Head:
+    """The head of a model whose rows see no later tokens (`causal`) or do. Raises ModelError.
+
+    `pooled`: the rows that whoever uses a model without a head makes its vector of.
+    """
+    config = model.config
+    known: dict[str, Any] = {
+        "causal": causal,
+        "pad": getattr(config, "pad_token_id", None),
+        "mask": getattr(tokenizer, "mask_token_id", None),
+        "tokenizer": tokenizer,
+    }
+    if model is base_model(model):
+        return Head("none", {}, pooled=pooled, **known)
+    inputs = probe_inputs(model)
+    output, leaf = _pass(model, spec, inputs)
+    n = inputs["input_ids"].shape[1]
+    keys = answer_keys(output, n, leaf.shape[-1])
+    found = tensors(output)
+    parts = [found[key] for key in keys]
+    task = _task(model, spec, inputs, keys, parts, causal)
+    if task == "none":
+        return Head("none", {}, unread=_seen(output), **known)
+    if task in ("question", "masked", "causal"):
+        return Head(task, {}, keys=keys, **known)
+    (logits,) = parts
+    count = 1 if logits.ndim == 1 else logits.shape[-1]
+    problem = getattr(config, "problem_type", None)
+    return Head(
+        task,
+        _labels(config, count),
+        keys=keys,
+        pooled=pooled_rows(logits, leaf) if task == "sequence" else None,
+        regression=task == "sequence" and (count == 1 or problem == "regression"),
+        multilabel=problem == "multi_label_classification",
+        **known,
+    )
+
+
+def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
+    """The whole model's output for the probe, and the last layer's vectors, which it can be differentiated by."""
+    last = layer_count(model, spec) - 1
+    leaves: list[Tensor] = []
+
+    def cut(seen: LayerPass) -> Tensor | None:
+        if seen.index != last or seen.y is None:
+            return None
+        leaves.append(seen.y.detach().requires_grad_())
+        return leaves[0]
+
+    kind, names = type(model).__name__, accepts(model)
+    if not names >= {"input_ids", "attention_mask"}:
+        raise ModelError(
+            f"expected {kind}.forward to take input_ids and attention_mask, it takes {', '.join(sorted(names))}; "
+            "name its arguments so, or load the encoder in it alone"
+        )
+    try:
+        with torch.enable_grad():
+            output = run(model, spec, inputs, cut, heads=True)
+    except MixlensError:
+        raise
+    except Exception as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        several = (
+            "; a multiple-choice head takes all choices of a question at once: load the weights as "
+            f"{kind.replace('ForMultipleChoice', 'ForSequenceClassification')} with num_labels=1, whose one output is "
+            "a choice's score"
+        )
+        hint = several if kind.endswith("ForMultipleChoice") else "; load the encoder in it alone to see its maps"
+        raise ModelError(
+            f"expected {kind} to take input_ids and attention_mask (text, token), its head fails on them: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}{hint}"
+        ) from error
+    return output, leaves[0]
+
+
+def _task(
+    model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Sequence[Key], parts: Sequence[Tensor], causal: bool
+) -> Task:
+    """The task that logits of these shapes belong to."""
+    if len(parts) != 1:
+        return "question" if len(parts) == 2 else "none"
+    (logits,) = parts
+    n = inputs["input_ids"].shape[1]
+    if logits.ndim < 3:
+        return "none" if logits.shape[-1] == n and _one_a_token(model, spec, inputs, keys) else "sequence"
+    if logits.shape[1] != n:
+        return "none"
+    words = {base_model(model).get_input_embeddings().num_embeddings, getattr(model.config, "vocab_size", None)}
+    if logits.shape[-1] in words:
+        return "causal" if causal else "masked"
+    return "token"
+
+
+def _one_a_token(model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Sequence[Key]) -> bool:
+    """Whether there are as many numbers as tokens because each token has one: then a shorter text has fewer."""
+    shorter = {k: v[:, :-1] for k, v in inputs.items()}
+    return tensors(_pass(model, spec, shorter)[0])[keys[0]].shape[-1] < inputs["input_ids"].shape[1]
+
+
+def pooled_rows(logits: Tensor, leaf: Tensor) -> Pooled | None:
+    """Which rows of the last layer a classifier's head reads, seen from the gradient of its output; None: others."""
+    with torch.enable_grad():
+        (gradient,) = torch.autograd.grad(logits.float().pow(2).sum(), leaf, allow_unused=True, materialize_grads=True)
+    read = gradient[0].abs().sum(-1).gt(0).nonzero().flatten().tolist()
+    n = leaf.shape[1]
+    return "first" if read == [0] else "last" if read == [n - 1] else "mean" if len(read) == n else None
+
+
+def _labels(config: Any, count: int) -> dict[int, str]:
+    """The names of `count` classes; those of a configuration that names another number of classes mean others."""
+    named = {int(i): str(label) for i, label in (getattr(config, "id2label", None) or {}).items()}
+    return named if sorted(named) == list(range(count)) else {i: f"LABEL_{i}" for i in range(count)}
+
+
+def _seen(output: Any) -> str:
+    """What came out, for messages."""
+    shapes = {"output" if k is None else str(k): tuple(t.shape) for k, t in tensors(output).items()}
+    return ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or type(output).__name__

@@ -1,0 +1,30 @@
+"""What fills a model's batches up, and a few tokens to try it on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import base_model, position_limit
+from mixlens.capture.offload import device_of
+
+PROBE_TOKENS = 8
+
+
+def pad_id(model: Any, tokenizer: Any = None) -> int:
+    """An id to fill up with: the config's, the tokenizer's, else 0; always one that has an embedding."""
+    size = base_model(model).get_input_embeddings().num_embeddings
+    found = (getattr(model.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None), 0)
+    return next(i for i in found if isinstance(i, int) and 0 <= i < size)
+
+
+def probe_inputs(model: Any) -> dict[str, Tensor]:
+    """A few tokens, the same for every model of a vocabulary size, no padding among them."""
+    size = base_model(model).get_input_embeddings().num_embeddings
+    n = max(2, min(PROBE_TOKENS, position_limit(model) or PROBE_TOKENS))
+    pad, draw = pad_id(model), torch.Generator("cpu").manual_seed(0)
+    ids = torch.randint(0, size, (1, n), generator=draw, dtype=torch.int64, device="cpu")
+    ids = torch.where(ids == pad, (pad + 1) % size, ids).to(device_of(model))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

@@ -1,0 +1,172 @@
+"""Many texts through a model: grouped by length, one layer alive at a time, one tensor a layer and text kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.architectures import Spec, accepts, layer_count
+from mixlens.capture.batch import BatchSize, Sight, buckets, collate, sight
+from mixlens.capture.offload import device_of
+from mixlens.capture.run import LayerPass, run
+from mixlens.capture.text import Tokens
+from mixlens.decompose import Block
+from mixlens.decompose.scratch import keep_pages, release
+from mixlens.errors import UnknownOption
+from mixlens.progress import Progress
+from mixlens.subject.finite import not_finite
+from mixlens.subject.outputs import Key, part_logits
+
+OnBlock = Callable[[Block], Tensor]
+Wanted = Callable[[int, int], "tuple[int, ...] | None"]  # text, layer -> the query rows to make; None: all
+Made = tuple["OnBlock | None", "Wanted | None"]  # a function of a layer; of which rows its result is to be made
+
+
+@dataclass(eq=False)
+class TextPass:
+    """What is kept of one text's pass: a tensor a layer (padding cut off), what its rows may see, its answer.
+
+    No layers and no sights where no tensor was asked for.
+    """
+
+    tokens: Tokens
+    layers: list[Tensor]
+    sights: list[Sight]
+    logits: tuple[Tensor, ...] | None = None  # (class,) or (vocabulary,) at the asked position; QA: start and end
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Texts that go through the model together: their numbers, and what the model is fed. `number` of `count`."""
+
+    number: int
+    count: int
+    members: list[int]
+    inputs: dict[str, Tensor]
+
+
+@torch.no_grad()
+def passes(
+    model: Any,
+    spec: Spec,
+    texts: Sequence[Tokens],
+    make: Sequence[Made],
+    *,
+    pad: int,
+    square: bool = True,
+    batch_size: BatchSize = 32,
+    progress: Progress | None = None,
+    answers: Sequence[int] | None = None,
+    keys: Sequence[Key] = (),
+) -> Iterator[tuple[list[int], list[list[TextPass]]]]:
+    """Batch by batch: the numbers of its texts, and for each entry of `make` a `TextPass` a text.
+
+    An entry's function gives (batch, ..., query, key) if `square`, else (batch, token, ...); beside it, the query rows
+    of a square result that are made, as many for every text: those alone are kept. `answers`: the position of each
+    text whose answer by the head is read; without them the head is not run. `keys`: where its logits are. `pad`: the
+    id that fills batches up. Raises UnknownOption, NotFinite.
+    """
+    keep_pages()
+    layers = layer_count(model, spec)
+    for batch in batches(model, texts, batch_size, pad, head=answers is not None):
+        kept = _Kept(spec, [texts[i] for i in batch.members], batch.members, make, square)
+
+        def on_layer(seen: LayerPass, kept: _Kept = kept, batch: Batch = batch) -> None:
+            kept.add(seen)
+            if progress is not None:
+                progress((batch.number - 1) * layers + seen.index + 1, batch.count * layers)
+
+        at = None if answers is None else [answers[i] for i in batch.members]
+        try:
+            result = run(model, spec, batch.inputs, on_layer, heads=at is not None, at=at)
+        finally:
+            release()
+        kept.hand_out_the_rest()
+        logits = None if at is None else part_logits(result, keys, at, [len(texts[i]) for i in batch.members])
+        for of_function in kept.passes:
+            for b, text_pass in enumerate(of_function):
+                if not all(bool(torch.isfinite(t).all()) for t in text_pass.layers):
+                    raise not_finite(model, "a score")
+                text_pass.logits = None if logits is None else logits[b]
+        yield batch.members, kept.passes
+
+
+@dataclass(eq=False)
+class _Kept:
+    """What is kept of a batch, layer by layer: a list of passes a function."""
+
+    spec: Spec
+    texts: list[Tokens]
+    members: list[int]
+    make: Sequence[Made]
+    square: bool
+    passes: list[list[TextPass]] = field(init=False)
+    sights: list[list[Sight]] = field(init=False)
+    mask: Tensor | None = None  # the last layer's
+    waiting: list[tuple[Tensor, list[TextPass], bool]] = field(default_factory=list)  # a device that works ahead
+
+    def __post_init__(self) -> None:
+        self.sights = [[] for _ in self.texts]
+        self.passes = [
+            [TextPass(text, [], seen) for text, seen in zip(self.texts, self.sights, strict=True)] for _ in self.make
+        ]
+
+    def add(self, seen: LayerPass) -> None:
+        """What each function makes of a layer."""
+        block: Block | None = None
+        for (on_block, wanted), text_passes in zip(self.make, self.passes, strict=True):
+            if on_block is None:
+                continue
+            if block is None:
+                block = Block(self.spec, seen)
+                self._look(block)
+            rows = None if wanted is None else _rows([wanted(i, seen.index) for i in self.members], seen.x)
+            scores = on_block(block if rows is None else block.only(rows))
+            self.waiting.append((scores, text_passes, rows is not None))
+            if scores.device.type == "cpu":
+                self.hand_out_the_rest()
+
+    def hand_out_the_rest(self) -> None:
+        """A layer's tensor to each text, padding cut off; query rows that were asked for are no padding."""
+        for scores, text_passes, some in self.waiting:
+            scores = scores.cpu()
+            for b, text_pass in enumerate(text_passes):
+                n = len(text_pass.tokens)
+                rows = slice(None) if some else slice(n)
+                text_pass.layers.append((scores[b, ..., rows, :n] if self.square else scores[b, :n]).clone())
+        self.waiting.clear()
+
+    def _look(self, block: Block) -> None:
+        """What the rows of each text may see in this layer is put down."""
+        mask = block.call.mask
+        if mask is not None and self.mask is mask:  # most layers share one, and looking at it takes its time
+            for known in self.sights:
+                known.append(known[-1])
+            return
+        self.mask = mask
+        visible = block.call.visible()
+        visible = None if visible is None else visible.cpu()
+        for b, (text, known) in enumerate(zip(self.texts, self.sights, strict=True)):
+            known.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], len(text)))
+
+
+def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
+    """The query rows of each text, (batch, row); None where any text's are all wanted."""
+    return None if None in each else torch.tensor(each, dtype=torch.int64, device=like.device)
+
+
+def batches(model: Any, texts: Sequence[Tokens], batch_size: BatchSize, pad: int, *, head: bool) -> Iterator[Batch]:
+    """The texts in batches by length. Raises UnknownOption."""
+    if not callable(batch_size) and (type(batch_size) is not int or batch_size < 1):
+        raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
+    if head and pad != getattr(model.config, "pad_token_id", None):
+        batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
+    names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
+    members = list(buckets(texts, batch_size))
+    for number, some in enumerate(members, 1):
+        inputs = collate([texts[i] for i in some], pad, device_of(model), names)
+        yield Batch(number, len(members), some, inputs)

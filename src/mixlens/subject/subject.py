@@ -1,0 +1,153 @@
+"""Subject: a model that has passed its self-check, what is known of it, and the two things that every method does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from mixlens.architectures import Spec, layer_count, position_limit, spec_for
+from mixlens.capture.batch import BatchSize
+from mixlens.capture.offload import device_of
+from mixlens.capture.text import Tokens
+from mixlens.process import settled
+from mixlens.progress import Progress
+from mixlens.subject.check import Check, self_check
+from mixlens.subject.head import Head, Pooled, head_of
+from mixlens.subject.inputs import pad_id
+from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
+from mixlens.subject.read import Texts, read
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is explained. `spec`: how its layers are built; `head`: what it answers; `check`: how far the numbers of a
+    decomposition were off the model's own.
+
+    `limit`: the most tokens it has positions for (None: nothing says so). `checked_as`: the dtype and the device that
+    the model had then (see `current`). The model is the user's, and is never changed.
+    """
+
+    model: Any
+    tokenizer: Any
+    spec: Spec
+    head: Head
+    name: str
+    limit: int | None
+    check: Check
+    checked_as: tuple[torch.dtype, torch.device]
+
+    def current(self) -> Subject:
+        """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
+
+        Raises SelfCheckFailed, NotFinite.
+        """
+        if _form(self.model) == self.checked_as:
+            return self
+        return replace(self, check=examination(self.model, self.spec, self.name), checked_as=_form(self.model))
+
+    @property
+    def residual(self) -> float:
+        """The largest residual of the self-check."""
+        return self.check.worst
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return device_of(self.model)
+
+    @property
+    def pad(self) -> int:
+        """The token id that fills batches up."""
+        return pad_id(self.model, self.tokenizer)
+
+    @cached_property
+    def layers(self) -> int:
+        """How many layers run in a pass."""
+        return layer_count(self.model, self.spec)
+
+    def read(self, data: Any, truncate: bool = False) -> Texts:
+        """What a caller passes as text, or as a list of texts, to what the model is fed. Raises InputError."""
+        return read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
+
+    def passes(
+        self,
+        texts: Sequence[Tokens],
+        make: Sequence[Made],
+        *,
+        square: bool = True,
+        batch_size: BatchSize = 32,
+        progress: Progress | None = None,
+        answers: Sequence[int] | None = None,
+    ) -> Iterator[tuple[list[int], list[list[TextPass]]]]:
+        """The texts through the model, batch by batch, several functions of a layer at once (see `passes.passes`)."""
+        return passes(
+            self.model,
+            self.spec,
+            texts,
+            make,
+            pad=self.pad,
+            keys=self.head.keys,
+            square=square,
+            batch_size=batch_size,
+            progress=progress,
+            answers=answers,
+        )
+
+    @settled
+    def through(
+        self,
+        texts: Sequence[Tokens],
+        on_block: OnBlock | None = None,
+        *,
+        wanted: Wanted | None = None,
+        square: bool = True,
+        batch_size: BatchSize = 32,
+        progress: Progress | None = None,
+        answers: Sequence[int] | None = None,
+    ) -> list[TextPass]:
+        """The texts through the model, in order: what one function makes of each layer (None: the answers alone)."""
+        kept: dict[int, TextPass] = {}
+        for members, (batch,) in self.passes(
+            texts, [(on_block, wanted)], square=square, batch_size=batch_size, progress=progress, answers=answers
+        ):
+            kept |= zip(members, batch, strict=True)
+        return [kept[i] for i in range(len(texts))]
+
+    def batches(self, texts: Sequence[Tokens], batch_size: BatchSize) -> Iterator[Batch]:
+        """The texts as the whole model's inputs, batch by batch, for who runs passes of a kind of their own."""
+        return batches(self.model, texts, batch_size, self.pad, head=True)
+
+
+def examined(model: Any, tokenizer: Any = None, name: str | None = None, pooled: Pooled | None = None) -> Subject:
+    """A Subject of a transformers model, checked. `pooled`: the rows that its user makes a vector of, without a head.
+
+    Raises UnknownArchitecture, UnsupportedConfig, SelfCheckFailed, NotFinite, ModelError.
+    """
+    spec = spec_for(model.config)
+    name = name or getattr(model.config, "_name_or_path", "") or type(model).__name__
+    limit = position_limit(model)
+    check = examination(model, spec, name)
+    return Subject(
+        model=model,
+        tokenizer=tokenizer,
+        spec=spec,
+        head=head_of(model, spec, tokenizer, check.causal, pooled),
+        name=name,
+        limit=limit,
+        check=check,
+        checked_as=_form(model),
+    )
+
+
+@settled
+def examination(model: Any, spec: Spec, name: str) -> Check:
+    """The self-check, passed. Raises SelfCheckFailed, NotFinite."""
+    return self_check(model, spec, name).require()
+
+
+def _form(model: Any) -> tuple[torch.dtype, torch.device]:
+    return model.dtype, device_of(model)

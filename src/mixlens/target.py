@@ -1,0 +1,47 @@
+"""What an explanation is asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mixlens.arguments import is_whole, shown
+from mixlens.errors import TargetError
+
+Quantity = Literal["logit", "prob", "log_odds"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A label, class index, token or token id to explain.
+
+    `what`: a label name or index (classifiers), a token or its id (language models); None is the prediction.
+    `foil`: explain `what` rather than this. `position`: the token position that is read out (0-based, negatives
+    count from the end); for extractive question answering the pair (start, end). `of`: the quantity; None is the
+    method's own (the logit for gradients, the probability for blank-out). `index` and `label` are filled in by
+    mixlens: the class or token id and its name. Raises TargetError.
+
+    Examples:
+        >>> target = mixlens.Target("positive", foil="negative", of="log_odds")
+        >>> lens.attribute("a deep film.", method="grad_x_input", target=target).target.label
+        'positive'
+    """
+
+    what: str | int | None = None
+    foil: str | int | None = None
+    position: int | tuple[int, int] | None = None
+    of: Quantity | None = None
+    index: int | None = None
+    label: str | None = None
+    foil_index: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TargetError for what is no target whatever the model."""
+        for name, value in (("what", self.what), ("foil", self.foil)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int))):
+                raise TargetError(f"expected {name}= a label, an index or a token, got {shown(value)}")
+        if self.of is not None and not (isinstance(self.of, str) and self.of in ("logit", "prob", "log_odds")):
+            raise TargetError(f"expected of='logit', 'prob' or 'log_odds', got {shown(self.of)}")
+        ends = self.position if isinstance(self.position, tuple) else (self.position,)
+        if self.position is not None and not all(map(is_whole, ends)):
+            raise TargetError(f"expected a position, a whole number, or (start, end), got {shown(self.position)}")

@@ -1,0 +1,93 @@
+"""Coloured words and tables in LaTeX. Every character that means something to LaTeX is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mixlens.escape import one_line, visible
+from mixlens.view.kit import colors, words
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "…": r"\ldots{}",
+    "␣": r"\textvisiblespace{}",
+    # two of these in a row would become one other sign
+    "-": "-{}",
+    "`": "`{}",
+    "'": "'{}",
+    ",": ",{}",
+    "?": "?{}",
+    "!": "!{}",
+    "\n": " ",
+    "\t": " ",
+}
+
+
+def running(shown: Sequence[words.Part], scale: colors.Scale) -> str:
+    """The words one behind the other in boxes of their colours; a text from right to left as such."""
+    pieces = []
+    for direction, line in words.lines(shown):
+        text = _line(line, scale)
+        pieces.append(f"\\begin{{RTL}}\n{text}\n\\end{{RTL}}" if direction == "rtl" else text)
+    return "\\par\n".join(pieces)
+
+
+def has_rtl(shown: Sequence[words.Part]) -> bool:
+    """Whether a text runs from right to left."""
+    return any(direction == "rtl" for direction, _ in words.lines(shown))
+
+
+def _line(shown: Sequence[words.Part], scale: colors.Scale) -> str:
+    text = ""
+    for i, part in enumerate(shown):
+        if part.opens:
+            pass
+        elif part.before.strip(" \n\t"):
+            text += f"\n{escape(part.before)}\n"
+        elif part.before:
+            text += "\n\\par\n" if "\n\n" in part.before else "\n"
+        elif i:
+            text += "\\allowbreak\n" if not part.text.isascii() else "%\n"
+        text += _box(part, scale)
+    return text
+
+
+def tabular(heads: Sequence[str], rows: Sequence[Sequence[str]], kinds: str | None = None) -> list[str]:
+    r"""The lines of a tabular; the cells are LaTeX already. `kinds`: of the columns, the first left, others right.
+
+    A row that begins with `[` or `*` would be an option of the `\\` before it, so an empty group stands in front.
+    """
+    body = ["{}" * row[0].startswith(("[", "*")) + " & ".join(row) + r" \\" for row in (heads, *rows)]
+    start = [rf"\begin{{tabular}}{{{kinds or 'l' + 'r' * (len(heads) - 1)}}}", r"\toprule", body[0], r"\midrule"]
+    return [*start, *body[1:], r"\bottomrule", r"\end{tabular}"]
+
+
+def _box(part: words.Part, scale: colors.Scale) -> str:
+    word = escape(part.text)
+    if part.special:
+        return rf"\textcolor[HTML]{{767676}}{{{word}}}"
+    fill, ink = scale.hex(part.score).upper(), scale.ink(part.score).upper()
+    return rf"\colorbox[HTML]{{{fill}}}{{\textcolor[HTML]{{{ink}}}{{\strut {word}}}}}"
+
+
+def escape(text: str) -> str:
+    """Text with every character that means something to LaTeX written as itself."""
+    return "".join(_ESCAPES.get(c, c) for c in visible(text))
+
+
+def comment(text: str) -> str:
+    """Text on one line, so that all of it stays behind the `%`."""
+    return one_line(text)

@@ -1,0 +1,126 @@
+"""CONTRIBUTING.md is true: who adds what a section adds, by its blocks alone, has the suites that it names green.
+
+Each section is applied to a copy of the project. A block's first line says where it goes: `# FILE` is a new file, or
+the end of that file; `# FILE, in NAME` the last entry of the table, or the last method of the class, of that name (in a
+page: the last row of the table with that heading). Imports in front of an entry go to the top of the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+COPIED = ("src", "tests", "docs", "experiments", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PLACE = re.compile(r"# (\S+\.\w+)(?:, in (\w+))?\n")
+
+
+def sections() -> dict[str, list[tuple[str, str]]]:
+    """Title -> (language, block), of the sections that say where something goes."""
+    parts = re.split(r"^## (.*)$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    found = {title: BLOCK.findall(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {title: blocks for title, blocks in found.items() if any(PLACE.match(code) for _, code in blocks)}
+
+
+SECTIONS = sections()
+
+
+def place(root: Path, code: str) -> Path:
+    """Put a block where its first line says; the file."""
+    where = PLACE.match(code)
+    assert where is not None
+    path, name, code = root / where[1], where[2], code[where.end() :].strip("\n") + "\n"
+    old = path.read_text("utf-8") if path.exists() else ""
+    if name is None:
+        path.write_text(f"{old}\n\n{code}" if old else code, "utf-8")
+    else:
+        path.write_text(with_row(old, name, code) if path.suffix == ".md" else with_entry(old, name, code), "utf-8")
+    return path
+
+
+def with_entry(source: str, name: str, code: str) -> str:
+    """A module with one more entry of a table or one more method of a class."""
+    imports, entry = re.fullmatch(r"((?:(?:from|import) [^\n]*\n)*)\n*(.*)", code, re.DOTALL).groups()  # type: ignore[union-attr]
+    lines = source.splitlines(keepends=True)
+    tree = ast.parse(source)
+    targets = {
+        getattr(target, "id", None): node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    }
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    if name in classes:
+        lines.insert(classes[name].end_lineno or 0, "\n" + indent(entry, "    "))
+    else:
+        lines.insert((targets[name].end_lineno or 0) - 1, indent(entry, "    "))
+    last = max(node.end_lineno for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    return "".join([*lines[:last], imports, *lines[last:]])
+
+
+def with_row(page: str, name: str, row: str) -> str:
+    """A page with one more row of the table whose first column's heading is this name, or one of it."""
+    start = re.search(rf"^\| {name.removesuffix('s')} \|.*$", page, re.MULTILINE)
+    assert start is not None, name
+    end = page.index("\n\n", start.start()) + 1
+    return page[:end] + row + page[end:]
+
+
+def run(root: Path, *words: str) -> None:
+    """A command in the copy, which imports the copy's package."""
+    env = {**os.environ, "PYTHONPATH": str(root / "src")}
+    for name in [name for name in env if name.startswith("PYTEST_")]:
+        del env[name]
+    done = subprocess.run([sys.executable, *words], cwd=root, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=ignored)
+        elif source.is_file():
+            shutil.copy(source, tmp_path / name)
+    return tmp_path
+
+
+def test_an_entry_goes_where_it_says() -> None:
+    """What places blocks is seen to, before it is believed about the page."""
+    module = "import a\n\nTABLE: dict = {\n    1: 2,\n}\n\n\nclass C:\n    x = 1\n\n\nREST = 3\n"
+    table = with_entry(module, "TABLE", "from b import c\n\n3: c,\n")
+    assert table.startswith("import a\nfrom b import c\n") and "    1: 2,\n    3: c,\n}\n" in table
+    assert "    x = 1\n\n    y = 2\n\n\nREST" in with_entry(module, "C", "y = 2\n")
+    page = "| task | a row |\n| --- | --- |\n| `a` | b |\n\nmore\n"
+    assert with_row(page, "tasks", "| `c` | d |\n").endswith("| `a` | b |\n| `c` | d |\n\nmore\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_section_is_all_that_it_takes(title: str, copy: Path) -> None:
+    """The blocks alone; then the project's style and its types, and what the section says to run."""
+    commands = [line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()]
+    assert commands, "a section names the suites that guard what it adds"
+    places = [place(copy, code) for language, code in SECTIONS[title] if PLACE.match(code)]
+    python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
+    if find_spec("ruff") and find_spec("mypy"):
+        run(copy, "-m", "ruff", "check", "-q", "--fix", *python)
+        run(copy, "-m", "ruff", "format", "-q", *python)
+        run(copy, "-m", "mypy")
+    for command in commands:
+        program, *words = shlex.split(command)
+        name = Path(program).name
+        run(copy, *(["-m", "pytest", "-q", "-n", "0", "-x", *words] if name == "pytest" else words))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec
+from mixlens.capture.graph import graph
 from mixlens.capture.run import LayerPass, run
 from mixlens.decompose import STAGES, Block, residuals
 from mixlens.decompose.zeroing import zeroed
@@ -233,3 +234,10 @@ def test_a_stream_that_is_not_the_one_read_is_named():
         changed = replace(spec, chain=chain)
         with torch.no_grad(), pytest.raises(SelfCheckFailed, match=says):
             run(model("bart"), changed, inputs("bart"), lambda seen, s=changed: residuals(Block(s, seen, 0)))
+
+
+def test_weights_in_the_graph_need_layers_of_one_attention():
+    with pytest.raises(Undefined, match="weights in the graph are defined for layers of one attention, got 2"):
+        graph(model("bart"), DECODERS["bart"].spec, inputs("bart"), weights=True)
+    with_hidden = graph(model("bart"), DECODERS["bart"].spec, inputs("bart"))
+    assert [h.shape for h in with_hidden.hidden] == [(2, TARGET, 32)] * 3

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
+    from mixlens.attribute.traced import Traced
+
+_OWN = ("receptive_field", "zero_cls")  # options that are a preset's, not its mixing method's
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,27 @@ class Preset(Method):
             done += len(members)
         return [[mine[i] for i in range(count)] for mine in out]
 
+    @torch.no_grad()
+    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+        """Every answer token's row of the maps of one pass."""
+        options = {k: v for k, v in ask.options.items() if k not in _OWN}
+        ((_, ((text_pass,),)),) = subject.passes(
+            [ask.tokens], [(mapper(self.mixing, options), None)], batch_size=1, progress=ask.progress
+        )
+        maps = layer_maps(subject, text_pass, torch.stack(text_pass.layers), self.mixing, options)
+        asked = ask.options.get("receptive_field")
+        field = maps.windows is not None if asked is None else bool(asked)
+        how, rows = dict(self.how), ask.rows
+        if self.aggregation == "flow":
+            how |= {"normalize": False, "layers": [-1], "queries": rows}
+            rows = list(range(len(rows)))
+        scores = getattr(maps, self.aggregation)(**how, receptive_field=field).scores[-1][rows]
+        return without_cls(subject, ask.tokens, scores) if ask.options.get("zero_cls") else scores
+
 
 def _own(ask: Request[Preset]) -> dict[str, Any]:
     """The options of a preset's mixing method."""
-    return {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
+    return {k: v for k, v in ask.options.items() if k not in _OWN}
 
 
 def _attribution(

@@ -6,6 +6,7 @@ from mixlens.attribute.chance import Random
 from mixlens.attribute.gradient import Gradient
 from mixlens.attribute.gradient import functions as gradients
 from mixlens.attribute.jacobian import Jacobian
+from mixlens.attribute.logit import Logit
 from mixlens.attribute.method import Method
 from mixlens.attribute.occlusion import Occlusion
 from mixlens.attribute.path import Path
@@ -147,6 +148,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         steps=100,
     ),
     Path("deeplift", "rescaled activations, times the difference from a baseline", "Shrikumar 2017"),
+    Logit("head_logit", "what each head carries straight to the logits, negative terms dropped", "mixlens"),
     Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
     Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
     Jacobian(

@@ -13,6 +13,7 @@ from mixlens.attribute.logit.direct import directions, head_logits, rows_pass
 from mixlens.errors import TargetError, Undefined, UnknownOption
 from mixlens.target import Target
 from models import exact, families
+from oracles import methods
 from oracles.layers import FORWARDS, Layer, Norm
 
 NAMES = ("gpt2", "gpt_neox", "llama", "gemma2")
@@ -45,13 +46,13 @@ def literal(name: str, ids: list[int], target: int, foil: int | None, cap: float
         weights[target], weights[foil] = 1.0, -1.0
     wanted = (weights * slope) @ unembedding
     out = np.zeros((len(layers), len(ids)))
-    for l, layer in enumerate(layers):
+    for k, layer in enumerate(layers):
         for j in range(len(ids)):
             for h in range(len(layer.alpha)):
                 term = layer.alpha[h, q, j] * (layer.v[h, j] @ layer.wo[h])
                 if layer.post_attention is not None:
                     term = layer.post_attention.frozen(term, layer.attn[q])
-                out[l, j] += max(0.0, float(final.frozen(term, last) @ wanted))
+                out[k, j] += max(0.0, float(final.frozen(term, last) @ wanted))
     return out
 
 
@@ -149,3 +150,50 @@ def test_a_model_that_was_moved_is_seen_anew() -> None:
     after = lens.attribute(families.text(5), "head_logit", target=3).scores
     assert after.dtype == torch.float64
     torch.testing.assert_close(before.double(), after, rtol=1e-4, atol=1e-6)
+
+
+def alti_by_hand(layers: list[Layer], final: Norm, u: np.ndarray, ffn: bool) -> np.ndarray:
+    """phi = sum_l v_l C_(l-1) ... C_1, products written out; and what is at the row itself."""
+    n, last = len(layers[0].x), layers[-1].y[-1]
+    maps = [methods.alti(layer) for layer in layers]
+
+    def dot(vector: np.ndarray) -> float:
+        return float(final.frozen(vector, last) @ u)
+
+    phi = np.zeros(n)
+    phi[-1] += dot(layers[0].x[-1])
+    for k, layer in enumerate(layers):
+        below = np.eye(n)
+        for lower in maps[:k]:
+            below = lower @ below
+        terms = methods.terms(layer, "residual")[-1]
+        terms[-1] -= layer.x[-1]
+        phi += np.array([dot(t) for t in terms]) @ below
+        if ffn:
+            phi += dot(layer.y[-1] - layer.a[-1]) * (maps[k] @ below)[-1]
+    return phi
+
+
+@pytest.mark.parametrize("ffn", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_alti_logit_is_the_formula(name: str, ffn: bool) -> None:
+    ids, lens = families.text(7), families.lens(name, "causal")
+    layers, final, unembedding, logits = by_hand(name, ids)
+    cap = lens.subject.unembedding.cap
+    slopes = np.ones_like(logits) if cap is None else 1 - (logits / cap) ** 2
+    u = slopes[4] * unembedding[4] - slopes[9] * unembedding[9]
+    got = lens.attribute(ids, "alti_logit", target=Target(4, foil=9), ffn=ffn)
+    np.testing.assert_allclose(got.scores.numpy(), alti_by_hand(layers, final, u, ffn), rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_alti_logit_with_networks_and_biases_is_the_difference_of_logits(name: str) -> None:
+    ids, lens = families.text(7), families.lens(name, "causal")
+    layers, final, unembedding, logits = by_hand(name, ids)
+    u, last = unembedding[4] - unembedding[9], layers[-1].y[-1]
+    got = lens.attribute(ids, "alti_logit", target=Target(4, foil=9), ffn=True)
+    biases = sum(float(final.frozen(np.broadcast_to(layer.bo, last.shape), last) @ u) for layer in layers)
+    biases += float((final(last) - final.frozen(last, last)) @ u)
+    assert float(got.scores.sum()) + biases == pytest.approx(float(logits[4] - logits[9]), rel=1e-8)
+    swapped = lens.attribute(ids, "alti_logit", target=Target(9, foil=4), ffn=True)
+    torch.testing.assert_close(swapped.scores, -got.scores, rtol=1e-9, atol=1e-12)

@@ -134,7 +134,7 @@ class Table:
 
     @checked
     def ranking(self, measure: str) -> Ranking:
-        """The methods from the best down, and the groups that the paired bootstrap does not tell apart.
+        """The methods from the best down, and the groups that the paired bootstrap cannot distinguish.
 
         Raises UnknownOption, and Undefined for a measure of which neither end is better.
         """
@@ -197,7 +197,7 @@ class Table:
     def to_latex(self, path: PathLike | None = None) -> str:
         """Tabulars with intervals, methods by measures and each measure by layer where there are layers.
 
-        The best is bold, what is not told from chance grey; needs booktabs and xcolor. Written to `path` if given.
+        The best is bold, what is not distinguishable from chance grey; needs booktabs and xcolor. Written to `path` if given.
         Raises ResultFileError.
         """
         from mixlens.view import evaluation

@@ -63,7 +63,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods from best to worst; `groups`: largest runs of neighbours none of which is told from another.
+    """Methods from best to worst; `groups`: largest runs of neighbours no two of which are distinguishable.
 
     A method stands in one group at least, alone if need be. `pairs`: (better, worse) by mean -> their comparison.
     """
@@ -209,13 +209,13 @@ def ranking(
     seed: int = 0,
     correction: str = "none",
 ) -> Ranking:
-    """Orders methods by mean and says which are told apart: a paired bootstrap's p is at most 1 - level.
+    """Orders methods by mean and says which are distinguishable: a paired bootstrap's p is at most 1 - level.
 
     Means are over the texts that a method is defined on, pairs over those that both are: where these two disagree about
-    a pair's order, it is not told apart.
+    a pair's order, it is not distinguishable.
 
     `correction="holm"` holds the level over all pairs together; it needs more resamples. A method without a defined
-    value comes last and is told from none. Raises InputError, Undefined (no direction, or too few resamples for Holm),
+    value comes last and is distinguishable from none. Raises InputError, Undefined (no direction, or too few resamples for Holm),
     UnknownOption.
     """
     _tails(level)
@@ -248,7 +248,7 @@ def ranking(
 
 
 def _runs(names: list[str], apart: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
-    """Largest runs of neighbours in which no pair is told apart."""
+    """Largest runs of neighbours in which no pair is distinguishable."""
     reached = 0
     for start in range(len(names)):
         end = start + 1

@@ -108,19 +108,31 @@ def test_an_entry_goes_where_it_says() -> None:
     assert with_row(page, "tasks", "| `c` | d |\n").endswith("| `a` | b |\n| `c` | d |\n\nmore\n")
 
 
+def added(root: Path, title: str) -> list[str]:
+    """Put a section's blocks where they say, sorted and formatted as the page asks; the Python files among them."""
+    places = [place(root, code) for _, code in SECTIONS[title] if PLACE.match(code)]
+    python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
+    if find_spec("ruff"):
+        run(root, "-m", "ruff", "check", "-q", "--fix", *python)
+        run(root, "-m", "ruff", "format", "-q", *python)
+    return python
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_section_is_all_that_it_takes(title: str, copy: Path) -> None:
-    """The blocks alone; then the project's style and its types, and what the section says to run."""
+    """The blocks alone, and what the section says to run."""
     commands = [line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()]
     assert commands, "a section names the suites that guard what it adds"
-    places = [place(copy, code) for language, code in SECTIONS[title] if PLACE.match(code)]
-    python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
-    if find_spec("ruff") and find_spec("mypy"):
-        run(copy, "-m", "ruff", "check", "-q", "--fix", *python)
-        run(copy, "-m", "ruff", "format", "-q", *python)
-        run(copy, "-m", "mypy")
+    added(copy, title)
     for command in commands:
         program, *words = shlex.split(command)
-        name = Path(program).name
-        run(copy, *(["-m", "pytest", "-q", "-n", "0", "-x", *words] if name == "pytest" else words))
+        run(copy, *(["-m", "pytest", "-q", "-n", "0", "-x", *words] if Path(program).name == "pytest" else words))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is for developers")
+def test_all_sections_together_are_well_typed(copy: Path) -> None:
+    for title in SECTIONS:
+        added(copy, title)
+    run(copy, "-m", "mypy")

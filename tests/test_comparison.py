@@ -31,7 +31,7 @@ from mixlens.errors import (
 )
 from mixlens.measure.faithfulness import Bounds
 from mixlens.results import Comparison
-from mixlens.view.terminal import as_text
+from mixlens.view.kit.terminal import as_text
 from models.families import lens as family_lens
 from models.families import make
 from models.words import tokenizer

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load, load_file, save_file
 
 import mixlens
+from mixlens.capture.stream import Positions
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.measure.faithfulness import Faithfulness
@@ -44,7 +45,17 @@ def comparison() -> Comparison:
     return Comparison({"alti": attribution()}, {"a": "b"}, {"alti": Faithfulness(*[0.1] * 5)}, {"alti": maps()})
 
 
-MADE: dict[str, Callable[[], Any]] = {"attribution": attribution, "maps": maps, "comparison": comparison}
+def streams() -> LayerMaps:
+    boxes = Positions("patch", labels=("a", "b"), places=((0, 1), None), axes=("x", "y"), inputs={"p": torch.ones(2)})
+    return LayerMaps(queries=SOURCE, keys=boxes, scores=torch.rand(3, 4, 2), method="attention")
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "attribution": attribution,
+    "maps": maps,
+    "streams": streams,
+    "comparison": comparison,
+}
 
 
 def header(path: Path) -> Any:
@@ -75,7 +86,7 @@ WRONG = [None, True, -1, 2**70, 1.5, "x", [], {}, [[1]], {"tuple": [1]}, {"dict"
 FREE = {"options", "meta", "what", "foil"}  # these may hold more than one kind of value
 
 
-@pytest.mark.parametrize("kind", ["attribution", "maps", pytest.param("comparison", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["attribution", "maps", "streams", pytest.param("comparison", marks=pytest.mark.slow)])
 def test_no_wrong_value_comes_through(kind: str, tmp_path: Path) -> None:
     path = MADE[kind]().save(tmp_path / "a")
     data, tensors, good = header(path), load_file(path), vars(mixlens.read(path))

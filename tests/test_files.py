@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import signal
@@ -194,3 +195,11 @@ def test_no_spreadsheet_runs_a_cell_and_every_one_comes_back(tmp_path: Path) -> 
 def test_a_table_of_others_is_read_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("text,label\n'-tis,1\n", "utf-8")
     assert next(iter(source(tmp_path / "d.csv").rows())) == {"text": "'-tis", "label": "1"}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "A.JSONL.GZ"])
+def test_a_file_is_read_unzipped_where_its_name_says_so(tmp_path: Path, name: str) -> None:
+    data = b'{"text": "caf\xc3\xa9"}\r\n'
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.lower().endswith(".gz") else data)
+    with files.unzipped(tmp_path / name) as file:
+        assert file.read() == data

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import mixlens
 
 HEAVY = {"torch", "transformers", "matplotlib", "numpy", "scipy", "pandas", "jinja2", "tokenizers", "safetensors"}
 PRINT = "; import sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
@@ -38,3 +42,22 @@ def test_help_answers_at_once():
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(seconds() for _ in range(3)) < 0.7
+
+
+def imported(path: Path) -> set[str]:
+    """The full names that a module imports as it is imported itself."""
+    top = ast.parse(path.read_text("utf-8")).body
+    names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
+    return names | {f"{n.module}.{alias.name}" for n in top if isinstance(n, ast.ImportFrom) for alias in n.names}
+
+
+def test_printing_a_result_imports_no_matplotlib():
+    """Figures are files of their own: a terminal, a page, LaTeX and a table cost no more than they must."""
+    view = Path(mixlens.__file__).parent / "view"
+    modules = {path.stem: path for path in view.rglob("*.py")}
+    drawing = {name for name in modules if name.endswith("figures") or name in ("fonts", "reproduction")}
+    drawing |= {"evaluation", "evaluation_cells"}  # which pictures there are decides what is marked
+    assert {"figures", "fonts", "maps_figures"} <= drawing
+    for name in modules.keys() - drawing:
+        ends = {part for full in imported(modules[name]) for part in (full.partition(".")[0], full.rpartition(".")[2])}
+        assert not ends & (drawing | {"matplotlib"}), name

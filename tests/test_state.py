@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mixlens.view import terminal
+from mixlens.view.kit import terminal
 
 HERE = Path(__file__).parent
 

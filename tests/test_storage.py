@@ -189,7 +189,7 @@ def test_a_newer_format_is_refused(tmp_path):
     path = attribution().save(tmp_path / "a")
     data = {**header(path), "format": storage.VERSION + 1}
     save_file({"scores": torch.rand(4)}, path, metadata={"mixlens": json.dumps(data)})
-    with pytest.raises(ResultFileError, match=r"format 2 or older, got format 3: .*from a newer mixlens: install that"):
+    with pytest.raises(ResultFileError, match=r"format 3 or older, got format 4: .*from a newer mixlens: install that"):
         mixlens.read(path)
 
 

@@ -1,8 +1,10 @@
 """mixlens: which tokens a Transformer mixes, and which of them made it decide.
 
 >>> import mixlens
->>> lens = mixlens.load()                      # the embedded sentiment classifier  # doctest: +SKIP
->>> lens.attribute("a deep and meaningful film.", method="alti").words()            # doctest: +SKIP
+>>> lens = mixlens.load()  # the embedded sentiment classifier  # doctest: +SKIP
+>>> attr = lens.attribute("a deep and meaningful film.", method="alti")
+>>> max(attr.words(), key=lambda word: word.score).text
+'meaningful'
 
 Nothing heavy is imported before it is used: torch and transformers come with the first `load`.
 """

@@ -143,6 +143,7 @@ def _faithfulness(
 ) -> dict[str, Faithfulness]:
     """Each method's number; none where the model has no probability to lose."""
     tokens = next(iter(found.values())).source
+    assert isinstance(tokens, Tokens)  # words are taken out of a text
     goal, logits = said
     if np.isnan(log_probability(goal, logits)):
         return {}

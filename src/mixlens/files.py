@@ -1,7 +1,8 @@
-"""Writing a file whole or not at all, and rows as CSV or Parquet."""
+"""Writing a file whole or not at all, rows as CSV or Parquet, and reading one that may be zipped."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform
 import re
@@ -14,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from mixlens.errors import ResultFileError, missing
 from mixlens.escape import guard
@@ -167,6 +168,13 @@ def _alive(process: int) -> bool:
     except (OSError, OverflowError):
         return True
     return True
+
+
+def unzipped(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file to read as bytes, unzipped where its name ends in `.gz`. Raises OSError."""
+    if os.fspath(path).lower().endswith(".gz"):
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return open(path, "rb")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

@@ -6,7 +6,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 
 def check(value: Any, kind: Any, at: str) -> None:
@@ -28,32 +28,32 @@ def check(value: Any, kind: Any, at: str) -> None:
         each = inner[:1] * len(value) if inner[-1] is ... else inner
         if len(each) != len(value):
             raise ValueError(f"{at} has {len(value)} entries, not {len(each)}")
-        for number, (one, its) in enumerate(zip(value, each, strict=True)):
-            check(one, its, f"{at}[{number}]")
+        for number, (part, its) in enumerate(zip(value, each, strict=True)):
+            check(part, its, f"{at}[{number}]")
     elif origin is not None and issubclass(origin, Mapping):
         _of(value, Mapping, at)
-        for key, one in value.items():
+        for key, part in value.items():
             check(key, inner[0], f"a key of {at}")
-            check(one, inner[1], f"{at}.{key}")
+            check(part, inner[1], f"{at}.{key}")
     elif origin is not None and issubclass(origin, Sequence):
         _of(value, list, at)
-        for number, one in enumerate(value):
-            check(one, inner[0], f"{at}[{number}]")
+        for number, part in enumerate(value):
+            check(part, inner[0], f"{at}[{number}]")
     else:
         _of(value, kind, at)
         if is_dataclass(kind):
-            for name, its in _hints(kind).items():  # type: ignore[arg-type]
+            for name, its in _hints(cast(Any, kind)).items():
                 check(getattr(value, name), its, f"{at}.{name}")
 
 
 def _one_of(value: Any, kinds: Sequence[Any], at: str) -> None:
-    said = ""
+    message = ""
     for kind in kinds:
         try:
             return check(value, kind, at)
         except ValueError as error:  # the kind that reaches furthest says most
-            said = max(said, str(error), key=len)
-    raise ValueError(said)
+            message = max(message, str(error), key=len)
+    raise ValueError(message)
 
 
 def _of(value: Any, kind: type, at: str) -> None:

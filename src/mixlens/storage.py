@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.files import path_of, replacing
@@ -24,11 +25,12 @@ from mixlens.schema import check
 if TYPE_CHECKING:
     from mixlens.results import Attribution, Comparison, LayerMaps, PathLike
 
-VERSION = 2  # of the format; a reader refuses newer ones. 2: comparisons (single results are still written as 1)
+VERSION = 3  # of the format; a reader refuses newer ones. 1: single results, 2: comparisons, 3: streams of any kind
 KEY, SUM = "mixlens", "sha256"  # the header in the file's metadata, and the checksum in it, of all the rest
 _TENSORS = ("scores", "layers")
 _PARTS = ("attributions", "maps")  # of a comparison
-_KEYS = {"format", "kind", "source", "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
+_KEYS = {"format", "kind", "source", "into", "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
+_STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions}
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
 
@@ -58,12 +60,12 @@ def _comparison(result: Comparison) -> tuple[dict[str, Any], dict[str, torch.Ten
     parts: list[dict[str, Any]] = []
     tensors: dict[str, torch.Tensor] = {}
     for of in _PARTS:
-        for name, one in getattr(result, of).items():
-            header, own = _single(one)
-            tensors |= {f"{len(parts)}.{key}": tensor for key, tensor in own.items()}
+        for name, part in getattr(result, of).items():
+            header, numbers = _single(part)
+            tensors |= {f"{len(parts)}.{key}": tensor for key, tensor in numbers.items()}
             parts.append({**header, "of": of, "name": name})
-    numbers = {name: _pack(vars(found)) for name, found in result.faithfulness.items()}
-    kind = {"format": 2, "kind": "Comparison", "skipped": list(result.skipped.items()), "faithfulness": numbers}
+    ratings = {name: _pack(vars(rating)) for name, rating in result.faithfulness.items()}
+    kind = {"format": VERSION, "kind": "Comparison", "skipped": list(result.skipped.items()), "faithfulness": ratings}
     return {**kind, "parts": parts}, tensors
 
 
@@ -75,14 +77,24 @@ def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, 
         for name in _TENSORS
         if isinstance(values.get(name), torch.Tensor)
     }
-    source = asdict(values.pop("source"))
+    streams = {name: _stream(values.pop(name)) for name in ("source", "into") if values.get(name) is not None}
     header = {
-        "format": 1,
+        "format": VERSION,
         "kind": type(result).__name__,
-        "source": {k: list(v) if isinstance(v, tuple) else v for k, v in source.items()},
-        "fields": {k: _pack(v) for k, v in values.items() if k not in _TENSORS},
+        **streams,
+        "fields": {k: _pack(v) for k, v in values.items() if k not in (*_TENSORS, "into")},
     }
     return header, tensors
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    """A stream as JSON. What a model was fed as tensors is kept as their summary (see `packing`)."""
+    kind = type(stream).__name__
+    if _STREAMS.get(kind) is not type(stream):
+        raise ResultFileError(f"expected a stream of a kind that files know, {', '.join(_STREAMS)}, got {kind}")
+    values = {f.name: getattr(stream, f.name) for f in fields(stream)}  # type: ignore[arg-type]
+    values["inputs"] = {k: list(v) if isinstance(v, tuple) else _pack(v) for k, v in values["inputs"].items()}
+    return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
 
 
 def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
@@ -159,26 +171,23 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
     `words` is None where there are no offsets. Tuples become lists, tensors among the options their summary (see
     `packing`), infinities and NaN among the meta strings, since JSON knows none.
     """
-    source = result.source
-    out: dict[str, Any] = {
-        "text": list(result.text) if isinstance(result.text, tuple) else result.text,
-        "tokens": list(source.pieces),
-        "scores": result.scores.detach().cpu().tolist(),
-        "offsets": None if result.offsets is None else [None if o is None else list(o) for o in result.offsets],
-        "special": list(source.special),
-    }
+    source, row = result.source, _described(result.source)
+    scores = {"scores": result.scores.detach().cpu().tolist()}
+    out: dict[str, Any] = {"text": row.pop("text"), "tokens": row.pop("tokens"), **scores, **row}
     if hasattr(result, "aggregation"):
         # whatever else the class has, so that a field that is added is not forgotten here
-        known = {*out, "source", "method", "options", "meta"}
-        out |= {f.name: _plain(getattr(result, f.name)) for f in fields(result) if f.name not in known}
-        partial = {name: getattr(result, name) for name in ("queries", "layer_numbers", "depth")}
-        out |= {name: _plain(v) for name, v in partial.items() if v is not None}
+        known = {*out, "source", "method", "options", "meta", "into"}
+        keys = {f.name: f.name for f in fields(result) if f.name not in known} | {"rows": "queries"}  # as it always was
+        out |= {key: _plain(getattr(result, name)) for name, key in keys.items()}
+        into: Stream | None = getattr(result, "into", None)
+        if into is not None:
+            out |= {f"query_{key}": value for key, value in _described(into).items()}
     else:
         out["words"] = None
-        if source.spans is not None:
+        if source.has_words:
             out["words"] = [
                 {"text": w.text, "score": w.score, "start": w.start, "end": w.end, "special": w.special}
-                | ({"segment": w.segment} if len(source.text) > 1 else {})
+                | ({"segment": w.segment} if isinstance(source.raw, tuple) else {})
                 for w in result.words()
             ]
         out["target"] = _plain(result.target)
@@ -191,23 +200,36 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
     }
 
 
+def _described(stream: Stream) -> dict[str, Any]:
+    """A stream for readers of JSON."""
+    out: dict[str, Any] = {
+        "text": list(stream.raw) if isinstance(stream.raw, tuple) else stream.raw,
+        "tokens": list(stream.names),
+        "offsets": None if stream.offsets is None else [None if o is None else list(o) for o in stream.offsets],
+        "special": list(stream.special),
+    }
+    if stream.places is not None and stream.offsets is None:
+        out["places"] = {axis: _plain(column) for axis, column in stream.columns().items()}
+    return out
+
+
 def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Comparison:
     from mixlens.measure.faithfulness import Faithfulness
     from mixlens.results import Comparison
 
     parts: dict[str, dict[str, Any]] = {of: {} for of in _PARTS}
     for number, part in enumerate(data["parts"]):
-        own = {name.partition(".")[2]: t for name, t in tensors.items() if name.partition(".")[0] == str(number)}
-        parts[part["of"]][part["name"]] = _build(part, own)
+        mine = {name.partition(".")[2]: t for name, t in tensors.items() if name.partition(".")[0] == str(number)}
+        parts[part["of"]][part["name"]] = _build(part, mine)
     if not parts["attributions"]:
         raise ValueError("no attributions")
     numbers = {name: Faithfulness(**_unpack(values)) for name, values in data["faithfulness"].items()}
-    found = Comparison(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
-    check(found, Comparison, "it")
+    comparison = Comparison(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
+    check(comparison, Comparison, "it")
     for name in (*numbers, *parts["maps"]):
         if name not in parts["attributions"]:
             raise ValueError(f"no attribution of {name!r}")
-    return found
+    return comparison
 
 
 def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribution | LayerMaps:
@@ -217,38 +239,38 @@ def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribu
     kind, values = kinds[data["kind"]], {k: _unpack(v) for k, v in data["fields"].items()}
     if "scores" not in tensors:
         raise ValueError("no scores")
-    source: dict[str, Any] = {k: _tuples(v) if isinstance(v, list) else v for k, v in data["source"].items()}
-    source["inputs"] = {k: tuple(v) for k, v in source["inputs"].items()}
-    found = kind(source=Tokens(**source), **values, **tensors)
-    check(found, kind, "it")
-    _fits(found)
-    return found
+    streams = {name: _restored(data[name]) for name in ("source", "into") if name in data}
+    for stream in streams.values():
+        check(stream, type(stream), "a stream")
+        stream.validate()
+    result: Attribution | LayerMaps = kind(**streams, **values, **tensors)
+    check(result, kind, "it")
+    _fits(result)
+    return result
 
 
-def _fits(found: Attribution | LayerMaps) -> None:
-    """Raises ValueError where lengths and places do not go together."""
-    source = found.source
-    count = len(source)
-    rows: dict[str, Sequence[Any] | None] = {
-        name: getattr(source, name) for name in ("pieces", "special", "spans", "groups", "roles")
-    }
-    for name, row in (*rows.items(), *source.inputs.items()):
-        if row is not None and len(row) != count:
-            raise ValueError(f"{len(row)} {name} for {count} tokens")
-    for segment, start, end in filter(None, source.spans or ()):
-        if not 0 <= segment < len(source.text) or not 0 <= start <= end <= len(source.text[segment]):
-            raise ValueError(f"a token at characters {start} to {end} of text {segment}, which are not there")
-    wanted = (3, 4) if hasattr(found, "aggregation") else (1,)
-    for name, numbers, ranks in (("scores", found.scores, wanted), ("layers", getattr(found, "layers", None), (2,))):
+def _restored(data: Mapping[str, Any]) -> Stream:
+    """The stream that `_stream` wrote. Older files name no kind: theirs are texts."""
+    values: dict[str, Any] = {k: _tuples(v) if isinstance(v, list) else v for k, v in data.items()}
+    kind = _STREAMS[values.pop("kind", "Tokens")]
+    values["inputs"] = {k: tuple(v) if isinstance(v, list) else _unpack(v) for k, v in values["inputs"].items()}
+    return kind(**values)
+
+
+def _fits(result: Attribution | LayerMaps) -> None:
+    """Raises ValueError where the numbers are not of the streams' lengths."""
+    count = len(result.source)
+    wanted = (3, 4) if hasattr(result, "aggregation") else (1,)
+    for name, numbers, ranks in (("scores", result.scores, wanted), ("layers", getattr(result, "layers", None), (2,))):
         if not isinstance(numbers, torch.Tensor):
             continue
         if numbers.ndim not in ranks or not numbers.is_floating_point():
             raise ValueError(f"{name} of {numbers.ndim} axes and type {numbers.dtype}")
         if numbers.shape[-1] != count:
-            raise ValueError(f"{numbers.shape[-1]} {name} for {count} tokens")
-    queries = getattr(found, "queries", None)
-    if queries is not None and len(queries) != found.scores.shape[-2]:
-        raise ValueError(f"{found.scores.shape[-2]} query rows, and the numbers of {len(queries)}")
+            raise ValueError(f"{numbers.shape[-1]} {name} for {count} {result.source.units}")
+    rows = getattr(result, "rows", None)
+    if rows is not None and len(rows) != result.scores.shape[-2]:
+        raise ValueError(f"{result.scores.shape[-2]} query rows, and the numbers of {len(rows)}")
 
 
 def _tuples(value: Sequence[Any]) -> tuple[Any, ...]:

@@ -45,7 +45,7 @@ def test_counted_lines_where_there_is_no_terminal(monkeypatch, capsys):
 
 
 def test_what_the_progress_line_says(monkeypatch):
-    from mixlens.view.terminal import as_text
+    from mixlens.view.kit.terminal import as_text
 
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

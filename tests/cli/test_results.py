@@ -150,7 +150,8 @@ def test_check_prints_three_residuals_a_layer_and_the_methods(cli):
 def test_check_of_a_wrong_spec_fails_and_still_shows_where(cli, monkeypatch):
     from dataclasses import replace
 
-    wrong = replace(architectures.SPECS["bert"](None), ln1="output.LayerNorm")
+    right = architectures.SPECS["bert"](None)
+    wrong = replace(right, chain=(replace(right.attend, norm="output.LayerNorm"), right.feed))
     monkeypatch.setitem(architectures.SPECS, "bert", lambda config: wrong)
     result = cli("check")
     assert result.exit_code == 1

@@ -26,7 +26,7 @@ from mixlens.evaluation.result import COLUMNS
 from mixlens.evaluation.tabulate import tabulate
 from mixlens.measure import statistics
 from mixlens.view import evaluation
-from mixlens.view.reading import number
+from mixlens.view.kit.spelling import number
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep .", "bad", ""]
 METHODS = ["alti", "saliency", ("</script><b>", "grad_x_input", {}), "random"]
@@ -140,12 +140,12 @@ def test_marks_are_what_the_legend_says(table: mixlens.Table) -> None:
     for soft, page in (('; color: var(--soft)">', "to_html"), ('; color: #6d7076">', "_repr_html_")):
         assert "; font-weight: 700" + soft in getattr(chance, page)()
         assert soft not in getattr(told, page)()
-    assert "~: not told from random" in flat(str(chance)) and "*: the best" in flat(str(chance))
+    assert "~: indistinguishable from random" in flat(str(chance)) and "*: the best" in flat(str(chance))
     assert "grey" not in str(chance) and "bold" not in str(chance)
     mean = number(chance.row("aopc", chance.ranking("aopc").names[0]).mean)  # type: ignore[arg-type]
     assert f"*~{mean}" in str(chance) and f"*{mean}" in str(told) and f"~{mean}" not in str(told)
     shown = colored(chance)
-    assert "grey: not told from random" in shown and "bold: the best" in shown
+    assert "grey: indistinguishable from random" in shown and "bold: the best" in shown
     assert re.search(rf"\x1b\[1;2m *{re.escape(mean)}", shown) and f"~{mean}" not in shown
 
 

@@ -125,19 +125,19 @@ def test_rows_and_layers_keep_their_numbers(tmp_path):
     maps = maps_of()
     whole, part = maps.flow(), maps.flow(queries=[-1, 2], layers=[-1, 0])
     n = len(TEXT)
-    assert (part.queries, part.layer_numbers, part.depth) == ((n - 1, 2), (2, 0), 3)
+    assert (part.rows, part.layer_numbers, part.depth) == ((n - 1, 2), (2, 0), 3)
     assert torch.equal(part.row(2), whole.row(2)[[2, 0]])
     assert torch.equal(part.row(-1), part.row(n - 1))
     assert torch.equal(part.layer(0).row(2), whole.layer(0).row(2))
     assert torch.equal(part.layer(-1).scores, part.layer(2).scores)
     assert part.layer(-1).layer_numbers == (2,)
     again = mixlens.read(part.save(tmp_path / "part.safetensors"))
-    assert (again.queries, again.layer_numbers, again.depth) == (part.queries, part.layer_numbers, 3)
+    assert (again.rows, again.layer_numbers, again.depth) == (part.rows, part.layer_numbers, 3)
     assert {**part.to_dict(), "scores": 0}["queries"] == [n - 1, 2]
     frame = part.to_frame()
     assert sorted(set(frame["query"])) == [2, n - 1]
     assert sorted(set(frame["layer"])) == [0, 2]
-    assert (whole.queries, whole.layer_numbers, whole.depth) == (None, None, None)
+    assert (whole.rows, whole.layer_numbers, whole.depth) == (None, None, None)
 
 
 @pytest.mark.parametrize("method", ["attention_flow", "alti+flow"])

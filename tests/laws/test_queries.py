@@ -33,7 +33,7 @@ def test_some_rows_are_rows_of_the_whole(name, method):
     texts, lens = [families.text()[:n] for n in (9, 5)], families.lens(name)
     for whole, some in zip(lens.mixing(texts, method), lens.mixing(texts, method, queries=[-1, 2]), strict=True):
         n = len(whole.source)
-        assert some.queries == (n - 1, 2)
+        assert some.rows == (n - 1, 2)
         close(some.scores, whole.scores[:, [n - 1, 2]])
         close(some.row(-1), whole.row(-1))
         assert some.windows == whole.windows
@@ -66,7 +66,7 @@ def test_value_zeroing_of_one_row_runs_the_rest_of_the_layer_for_n_vectors(monke
     monkeypatch.setattr(
         module.Block,
         "after_up",
-        lambda self, *h, **how: (seen.append(h[0].numel() // h[0].shape[-1]), real(self, *h, **how))[1],
+        lambda self, feed, *h, **how: (seen.append(h[0].numel() // h[0].shape[-1]), real(self, feed, *h, **how))[1],
     )
     lens.mixing(text, "value_zeroing", queries=[0])
     assert sum(seen) == 3 * len(text)

@@ -11,9 +11,9 @@ import torch
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Comparison
 from mixlens.target import Target
-from mixlens.view import reading, terminal
-from mixlens.view.fonts import drawable
-from mixlens.view.labels import spelled
+from mixlens.view.kit import caption, terminal
+from mixlens.view.kit.fonts import drawable
+from mixlens.view.kit.spelling import spelled
 
 SAID = {"prediction": "positive", "probability": 0.75, "target_probability": 0.75}
 
@@ -88,7 +88,7 @@ def test_no_mark_of_the_tokenizer_is_anywhere(film, piece, foil):
 def test_the_answer_and_its_probability(film, target, meta, line):
     attr = replace(film, target=target, meta={**film.meta, **meta})
     line = "model's answer: positive, probability over 0.999" if line is None else line
-    assert (reading.says(attr) or "") == line
+    assert (caption.says(attr) or "") == line
     head, both = line[:1].upper() + line[1:], Comparison({"globenc": attr}, {})
     page = attr.to_html().replace("&#39;", "'")
     assert head in page[: page.index('class="paper"')]
@@ -103,10 +103,10 @@ def test_the_answer_and_its_probability(film, target, meta, line):
 def test_an_extracted_answer_is_named_by_its_words(film):
     meta = {**film.meta, "answer": (2, 5), "probability": 0.5}
     attr = replace(film, target=Target(position=(2, 5), label="tokens 2 to 5"), meta=meta)
-    assert reading.goal(attr) == "deep and meaningful"
-    assert reading.says(attr) == "model's answer: deep and meaningful, probability 0.500"
+    assert caption.goal(attr) == "deep and meaningful"
+    assert caption.says(attr) == "model's answer: deep and meaningful, probability 0.500"
     blind = replace(attr, source=replace(attr.source, spans=None))
-    assert reading.goal(blind) == "tokens 2 to 5"
+    assert caption.goal(blind) == "tokens 2 to 5"
 
 
 def test_a_figure_says_what_its_faithfulness_means(film):
@@ -134,7 +134,7 @@ def test_names_that_steer_leave_an_svg_whole(nasty, make_maps, tmp_path):
 
 def test_probabilities_that_are_no_numbers_are_left_alone(film):
     meta = {**film.meta, "probability": "high", "prediction": 3}
-    assert reading.says(replace(film, meta=meta)) is None
+    assert caption.says(replace(film, meta=meta)) is None
     assert torch.equal(replace(film, meta=meta).scores, film.scores)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixlens.view import colors
+from mixlens.view.kit import colors
 
 SCORE = st.floats(-1, 1)
 

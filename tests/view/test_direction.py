@@ -11,8 +11,8 @@ import torch
 
 from mixlens.capture.text import Tokens
 from mixlens.results import Attribution, Comparison
-from mixlens.view import reading
-from mixlens.view.direction import order, strong
+from mixlens.view.kit import words
+from mixlens.view.kit.direction import order, strong
 
 ARABIC = ("فيلم", "جميل", "جدا")
 
@@ -73,7 +73,7 @@ def test_pages_run_as_the_text_does(arabic, film):
 def test_texts_of_a_pair_run_each_its_own_way(mixed):
     for page in (mixed.to_html(), mixed._repr_html_(), Comparison({"alti": mixed}, {}).to_html()):
         assert ways(page) == ["rtl", "ltr"]
-    (_, first), (_, second) = reading.lines(reading.parts(mixed))
+    (_, first), (_, second) = words.lines(words.parts(mixed))
     assert [p.text for p in first] == ["[CLS]", "رجل", "يركض", "[SEP]"]
     assert [p.text for p in second] == ["he", "moves", "[SEP]"]
 

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError, UnknownOption
 from mixlens.results import Attribution
-from mixlens.view import colors
-from mixlens.view.fonts import drawable
-from mixlens.view.heatmaps import pooled
+from mixlens.view.kit import colors
+from mixlens.view.kit.arrays import pooled
+from mixlens.view.kit.fonts import drawable
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 ALL = ("film", "signed", "pair", "ids", "nasty")

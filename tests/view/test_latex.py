@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from mixlens.errors import ResultFileError
-from mixlens.view import colors, latex
+from mixlens.view.kit import colors, latex
 
 
 def test_words_stand_in_boxes_of_their_colours(film):

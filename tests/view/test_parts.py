@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixlens.errors import Undefined
-from mixlens.view import reading, terminal
+from mixlens.view.kit import arrays, terminal
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def test_one_row_is_the_picture_of_that_row(whole, one_row):
     image = figure.axes[0].images[0].get_array()
     np.testing.assert_allclose(image, whole.scores[[1, 3], 3])
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["2", "4"]
-    assert any(reading.row_name(whole, 3) in text for text in texts(figure))
+    assert any(arrays.row_name(whole, 3) in text for text in texts(figure))
     assert texts(one_row.plot(row=3)) == texts(figure)
 
 
 def test_some_rows_are_a_grid_of_those_rows(whole, two_rows):
     figure = two_rows.plot()
-    labels = reading.labels(whole)
+    labels = arrays.labels(whole)
     for layer, axes in enumerate(figure.axes[:4]):
         np.testing.assert_allclose(axes.images[0].get_array(), whole.scores[layer, [5, 2]])
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [labels[5], labels[2]]
@@ -60,7 +60,7 @@ def test_some_layers_keep_their_numbers(whole):
 
 
 def test_pages_and_the_terminal_show_the_row_that_is_there(one_row, two_rows):
-    name = reading.row_name(one_row, 3)
+    name = arrays.row_name(one_row, 3)
     for shown in (terminal.as_text(one_row.__rich__()), one_row.to_html(), one_row._repr_html_()):
         assert name in shown
     assert "layers 2, 4 across" in terminal.as_text(one_row.__rich__())

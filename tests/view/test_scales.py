@@ -14,7 +14,10 @@ import torch
 from PIL import Image
 
 from mixlens.results import Comparison
-from mixlens.view import colors, html, reading, terminal
+from mixlens.view import attribution
+from mixlens.view import maps as maps_view
+from mixlens.view.kit import colors, spelling, terminal, words
+from mixlens.view.kit import html as kit_html
 
 HELD = "special tokens hold 93 % of the scores' sizes (largest: [CLS] -9.000)"
 
@@ -51,7 +54,7 @@ def test_a_text_of_special_tokens_alone_has_its_bars(heavy):
 
 
 def test_the_layers_of_a_page_are_the_words(heavy):
-    found = html._layers(heavy)
+    found = attribution._layers(heavy)
     assert found["columns"] == ["a", "deep", "film"]
     assert (found["legend"]["low"], found["legend"]["high"]) == ("0", "0.400")
     scale = colors.scale([0.4])
@@ -87,22 +90,22 @@ def test_a_figure_of_a_comparison_shows_the_words_alone(heavy, film):
 
 @pytest.mark.parametrize("name", ["film", "signed", "pair", "ids"])
 def test_words_in_the_order_of_their_sizes_without_special_tokens(name, request):
-    shown = reading.parts(request.getfixturevalue(name))
-    assert not any(p.special for p in reading.ranked(shown, 99))
+    shown = words.parts(request.getfixturevalue(name))
+    assert not any(p.special for p in words.ranked(shown, 99))
 
 
 def test_what_special_tokens_hold(film, ids, signed):
-    assert reading.held(reading.parts(film)) == "special tokens hold 41 % of the scores (largest: [CLS] 0.310)"
-    assert reading.held(reading.parts(ids)) is None
+    assert words.held(words.parts(film)) == "special tokens hold 41 % of the scores (largest: [CLS] 0.310)"
+    assert words.held(words.parts(ids)) is None
     zero = replace(film, scores=torch.zeros(9))
-    assert reading.held(reading.parts(zero)) is None
+    assert words.held(words.parts(zero)) is None
     little = replace(signed, scores=torch.tensor([0.0, 1, 1, 1, 1, 1, 1, -1, 1e-4]))
-    assert reading.held(reading.parts(little)).startswith("special tokens hold under 1 % of the scores' sizes")
+    assert words.held(words.parts(little)).startswith("special tokens hold under 1 % of the scores' sizes")
 
 
 def test_heatmaps_and_their_legends_agree_in_light_and_dark(signed):
     rows = torch.tensor([[-2.0, 0.0, 2.0]]).double().numpy()
-    found = html._by_layer(rows, ["a", "b", "c"], [1])
+    found = kit_html.by_layer(rows, ["a", "b", "c"], [1])
     for mode in ("light", "dark"):
         legend = re.findall(r"#([0-9a-f]{6})", found["legend"][mode])
         drawn = ["{:02x}{:02x}{:02x}".format(*dot) for dot in pixels(found[mode])[0]]
@@ -139,12 +142,12 @@ def test_maps_of_a_comparison_have_their_own_legends(film, make_maps):
     assert page.count("<picture>") == page.count("<img ") == 5
     assert page.count('class="ramp"') == 2
     assert re.findall("<h3>(.*?)</h3>", page) == ["alti", "globenc"]
-    assert [reading.number(float(m.scores.max())) in page for m in (three, two)] == [True, True]
+    assert [spelling.number(float(m.scores.max())) in page for m in (three, two)] == [True, True]
 
 
 def test_pictures_of_a_page_share_its_size(make_maps, monkeypatch):
     maps = make_maps(2, 20)
-    monkeypatch.setattr(html, "_PIXELS", 2 * 20 * 20)
-    sizes = {share: len(pixels(html.pictures(maps, share)["pictures"][0]["light"])) for share in (1, 2, 9)}
+    monkeypatch.setattr(maps_view, "_PIXELS", 2 * 20 * 20)
+    sizes = {share: len(pixels(maps_view.pictures(maps, share)["pictures"][0]["light"])) for share in (1, 2, 9)}
     assert sizes == {1: 20, 2: 10, 9: 5}
-    assert html.pictures(maps, 9)["notes"] == ["each dot is the largest of 4 x 4 tokens"]
+    assert maps_view.pictures(maps, 9)["notes"] == ["each dot is the largest of 4 x 4 tokens"]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from mixlens.capture.text import Tokens
 from mixlens.results import Attribution
-from mixlens.view import colors, terminal
+from mixlens.view.kit import colors, terminal
 
 
 def colored(renderable) -> str:

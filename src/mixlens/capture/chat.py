@@ -66,11 +66,13 @@ def marked(
         text, spans = _decoded(ids, tokenizer)
     if spans is None or len(text) != 1:
         return special, None
-    said = roles(text[0], tokenizer)
-    if said is None:
+    owners = roles(text[0], tokenizer)
+    if owners is None:
         return special, None
-    found = tuple(None if span is None or s else _role(said, *span[1:]) for s, span in zip(special, spans, strict=True))
-    return tuple(role is None for role in found), found
+    whose = tuple(
+        None if span is None or s else _role(owners, *span[1:]) for s, span in zip(special, spans, strict=True)
+    )
+    return tuple(role is None for role in whose), whose
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -80,10 +82,10 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset(known - {getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)})
 
 
-def _role(said: Sequence[str | None], start: int, end: int) -> str | None:
+def _role(owners: Sequence[str | None], start: int, end: int) -> str | None:
     """Whose the characters are; a token of blanks alone is cut to nothing in front of what follows it."""
     places = range(start, end) if start < end else (max(start - 1, 0),)
-    return next((said[i] for i in places if said[i] is not None), None)
+    return next((owners[i] for i in places if owners[i] is not None), None)
 
 
 def _decoded(ids: Sequence[int], tokenizer: Any) -> tuple[Sequence[str], Sequence[tuple[int, int, int]] | None]:
@@ -110,11 +112,11 @@ def _next(text: str, start: int, turns: Mapping[str, str | None]) -> tuple[int, 
 
 
 def _template(tokenizer: Any, form: str) -> Template:
-    return _read(_Asked(tokenizer), form)
+    return _read(_Writer(tokenizer), form)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Writer:
     """A tokenizer as a key: its template says what is read off it."""
 
     tokenizer: Any
@@ -123,7 +125,7 @@ class _Asked:
         return id(self.tokenizer)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and other.tokenizer is self.tokenizer
+        return isinstance(other, _Writer) and other.tokenizer is self.tokenizer
 
     def write(self, order: Sequence[str], prompt: bool) -> str | None:
         """The chat of these roles; None where the template takes no such chat."""
@@ -136,20 +138,20 @@ class _Asked:
 
 
 @lru_cache(maxsize=32)
-def _read(asked: _Asked, form: str) -> Template:
+def _read(writer: _Writer, form: str) -> Template:
     heads: dict[str, str] = {}
     turns: dict[str, dict[str, str | None]] = {}
     chats = [(SYSTEM, USER), (USER, ASSISTANT), (USER, ASSISTANT, USER), (SYSTEM, USER, ASSISTANT)]
     for order in chats:
         for prompt in (False, True):
-            between = _around(asked.write(order, prompt), order)
+            between = _around(writer.write(order, prompt), order)
             if between is None:
                 continue
             heads.setdefault(between[0], order[0])
             for role, mark, after in zip(order, between[1:], [*order[1:], None], strict=True):
                 if mark and (after is not None or mark not in turns.get(role, {})):  # a prompt for a turn begins it
                     turns.setdefault(role, {})[mark] = after
-    heads.pop("", None)  # a template without a mark before the first content cannot be told from a plain text
+    heads.pop("", None)  # a template without a mark before the first content cannot be distinguished from a plain text
     return Template(heads, turns)
 
 
@@ -159,9 +161,9 @@ def _around(written: str | None, order: Sequence[str]) -> list[str] | None:
         return None
     out, at = [], 0
     for role in order:
-        found = written.find(_CONTENTS[role], at)
-        if found < 0:
+        start = written.find(_CONTENTS[role], at)
+        if start < 0:
             return None
-        out.append(written[at:found])
-        at = found + len(_CONTENTS[role])
+        out.append(written[at:start])
+        at = start + len(_CONTENTS[role])
     return [*out, written[at:]]

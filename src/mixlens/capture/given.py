@@ -112,12 +112,12 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, list[Any]]]:
     rows = []
     for b in range(len(table["input_ids"])):
         row = {k: v[b] for k, v in table.items()}
-        told = "attention_mask" in row
+        has_mask = "attention_mask" in row
         mask = row.pop("attention_mask", [1] * len(row["input_ids"]))
         kept = [i for i, m in enumerate(mask) if m]
         if kept and kept[-1] - kept[0] + 1 != len(kept):
             raise InputError(f"expected padding at one side only, got the attention mask {mask}")
-        rows.append({**{k: [v[i] for i in kept] for k, v in row.items()}, **({MASKED: []} if told else {})})
+        rows.append({**{k: [v[i] for i in kept] for k, v in row.items()}, **({MASKED: []} if has_mask else {})})
     return rows
 
 

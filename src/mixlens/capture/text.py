@@ -9,14 +9,18 @@ from typing import Any
 
 from mixlens.capture.chat import marked
 from mixlens.capture.given import MASKED, PER_TOKEN, Words, is_id, is_pair
+from mixlens.capture.stream import Stream
 from mixlens.errors import EmptyInput, InputError, TooLong
 
 Span = tuple[int, int, int]  # which text of a pair, first character, one past the last
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """One tokenised text, without padding. All tuples are as long as there are tokens."""
+class Tokens(Stream):
+    """The stream of one tokenised text, without padding. All tuples are as long as there are tokens."""
+
+    unit = "token"
+    axes = ("segment", "start", "end")
 
     ids: tuple[int, ...]
     pieces: tuple[str, ...]  # as the tokenizer names them: "##ing", "Ġfilm", "▁film"
@@ -29,8 +33,73 @@ class Tokens:
     padded: int = 0  # padding at an end of ids that came without a mask: it is read as text
     roles: tuple[str | None, ...] | None = None  # of a chat: whose turn a token stands in; None: the template
 
-    def __len__(self) -> int:
+    @property
+    def n(self) -> int:
+        """How many tokens there are."""
         return len(self.ids)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The pieces."""
+        return self.pieces
+
+    @property
+    def places(self) -> tuple[Span | None, ...] | None:
+        """The spans."""
+        return self.spans
+
+    @property
+    def raw(self) -> str | tuple[str, ...] | None:
+        """The text, a pair of texts, or None where token ids came in."""
+        return None if not self.text else self.text[0] if len(self.text) == 1 else self.text
+
+    @property
+    def display(self) -> tuple[str, ...]:
+        """The raw text's characters where there are offsets, else the piece; blanks alone as `␣`, a line end as `↵`."""
+        return tuple(self._shown(i) for i in range(len(self)))
+
+    def _shown(self, i: int) -> str:
+        piece = self.pieces[i]
+        if self.special[i] or not self.text:
+            return piece
+        span = self.spans[i] if self.spans is not None else None
+        if span is None:  # a slow tokenizer: its mark of a blank is all there is to take away
+            return piece.lstrip("\u0120\u2581") or "␣"
+        segment, start, end = span
+        blank = "↵" if self.text[segment][max(start - 1, 0) : start] in ("\n", "\r") else "␣"
+        return self.text[segment][start:end] or blank
+
+    @property
+    def offsets(self) -> tuple[tuple[int, int] | None, ...] | None:
+        """The spans without the number of their text."""
+        return None if self.spans is None else tuple(s and s[1:] for s in self.spans)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there are offsets."""
+        return self.spans is not None
+
+    def excerpt(self, first: int, last: int) -> str | None:
+        """The text from token `first` to token `last`; None without offsets, or where they stand in two texts."""
+        begin, end = (self.spans[i] if self.spans is not None else None for i in (first, last))
+        if begin is None or end is None or begin[0] != end[0]:
+            return None
+        return self.text[begin[0]][begin[1] : end[2]] or None
+
+    def columns(self) -> dict[str, list[float | None]]:
+        """start and end; for a pair also segment, the text that they count in."""
+        columns = super().columns()
+        return columns if len(self.text) > 1 else {k: v for k, v in columns.items() if k != "segment"}
+
+    def validate(self) -> None:
+        """Raises ValueError where lengths or places do not go together."""
+        rows = {name: getattr(self, name) for name in ("pieces", "special", "spans", "groups", "roles")}
+        for name, row in (*rows.items(), *self.inputs.items()):
+            if row is not None and len(row) != len(self):
+                raise ValueError(f"{len(row)} {name} for {len(self)} tokens")
+        for segment, start, end in filter(None, self.spans or ()):
+            if not 0 <= segment < len(self.text) or not 0 <= start <= end <= len(self.text[segment]):
+                raise ValueError(f"a token at characters {start} to {end} of text {segment}, which are not there")
 
 
 def encode(

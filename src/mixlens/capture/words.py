@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import regex
 
+from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
-from mixlens.errors import InputError
+from mixlens.errors import InputError, Undefined
 
 # A word: one ideograph, or letters and figures (with marks, joiners, inner apostrophes, inner points between figures),
 # or one user-perceived character of anything else, so that an emoji of several code points is one. The scripts that
@@ -32,15 +34,22 @@ class Unit:
     start: int | None = None
     end: int | None = None
     special: bool = False
+    before: str = ""  # of its text, what no unit covers between the one before and this one
 
 
-def units(tokens: Tokens) -> tuple[Unit, ...]:
+def units(tokens: Stream) -> tuple[Unit, ...]:
     """The words of a tokenised text in reading order; special tokens stand alone.
 
     Pieces are put together when one word of the raw text holds them, or when they share a character (a byte-split
     character is one unit). A token of blanks alone goes with the word behind it, as the blank of `"Ġfilm"` does (at
-    the end of a text with the last word). Raises InputError without offsets.
+    the end of a text with the last word). Raises InputError without offsets, Undefined
+    for a stream that is no text.
     """
+    if not isinstance(tokens, Tokens):
+        raise Undefined(
+            f"words are a text's, and this is a row of {tokens.units}; read .scores by position: .source.names and "
+            ".source.places say which is which"
+        )
     if tokens.spans is None:
         raise InputError(
             "words need offsets into a text: explain a str with a fast tokenizer, not token ids or a slow tokenizer"
@@ -76,7 +85,19 @@ def units(tokens: Tokens) -> tuple[Unit, ...]:
         last, reach = (seg, final), max(end, reach if same else -1)
     if blank:
         _close(out, blank, joins=last is not None and last[0] == tokens.spans[blank[0]][0])  # type: ignore[index]
-    return tuple(_unit(tokens, indices, homes) for indices in out)
+    return tuple(_between(tokens, [_unit(tokens, indices, homes) for indices in out]))
+
+
+def _between(tokens: Tokens, words: list[Unit]) -> Iterator[Unit]:
+    """The units with what stands before each in its text."""
+    segment, at = None, 0
+    for unit in words:
+        if unit.segment is None or unit.start is None or unit.end is None:
+            yield unit
+            continue
+        start = at if unit.segment == segment else 0
+        yield replace(unit, before=tokens.text[unit.segment][start : unit.start])
+        segment, at = unit.segment, unit.end
 
 
 def _close(out: list[list[int]], blank: list[int], joins: bool) -> None:

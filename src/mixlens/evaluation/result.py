@@ -56,7 +56,18 @@ COLUMNS = tuple(f.name for f in fields(Row))
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made."""
+    """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made.
+
+    Examples:
+        >>> data = [{"text": "a good film.", "label": "positive"}, {"text": "a bad film.", "label": "negative"}]
+        >>> table = mixlens.evaluate(lens, data, methods=["alti", "random"], measures=["aopc"])
+        >>> table.row("aopc", "alti").mean > table.row("aopc", "random").mean
+        True
+        >>> table.ranking("aopc").names
+        ('alti', 'random')
+        >>> table.to_csv().splitlines()[0]
+        'method,measure,reference,layer,n,n_undefined,n_errors,mean,std,low,high,higher_is_better,null,p_null'
+    """
 
     rows: tuple[Row, ...]
     manifest: Mapping[str, Any]
@@ -134,7 +145,7 @@ class Table:
 
     @checked
     def ranking(self, measure: str) -> Ranking:
-        """The methods from the best down, and the groups that the paired bootstrap cannot distinguish.
+        """The methods from the best down, and the groups that the paired bootstrap does not distinguish.
 
         Raises UnknownOption, and Undefined for a measure of which neither end is better.
         """
@@ -187,9 +198,9 @@ class Table:
 
     def to_frame(self) -> pandas.DataFrame:
         """The table for pandas. Needs the extra `pandas`. Raises MissingExtra."""
-        from mixlens.view import frame
+        from mixlens.view import evaluation
 
-        return frame.evaluation(self)
+        return evaluation.data_frame(self)
 
     to_pandas = to_frame
 
@@ -197,12 +208,12 @@ class Table:
     def to_latex(self, path: PathLike | None = None) -> str:
         """Tabulars with intervals, methods by measures and each measure by layer where there are layers.
 
-        The best is bold, what is not distinguishable from chance grey; needs booktabs and xcolor. Written to `path` if given.
-        Raises ResultFileError.
+        The best is bold, what is indistinguishable from chance grey; needs booktabs and xcolor. Written to `path` if
+        given. Raises ResultFileError.
         """
         from mixlens.view import evaluation
 
-        return put(evaluation.latex_table(self), path)
+        return put(evaluation.tex(self), path)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
@@ -228,12 +239,13 @@ class Table:
         return evaluation.fragment(self)
 
     def __rich__(self) -> Any:
-        from mixlens.view import evaluation, terminal
+        from mixlens.view import evaluation
+        from mixlens.view.kit import terminal
 
         return terminal.Visible(evaluation.Shown(self))
 
     def __str__(self) -> str:
-        from mixlens.view import terminal
+        from mixlens.view.kit import terminal
 
         return terminal.as_text(self.__rich__())
 

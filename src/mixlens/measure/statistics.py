@@ -63,7 +63,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods from best to worst; `groups`: largest runs of neighbours no two of which are distinguishable.
+    """Methods from best to worst; `groups`: largest runs of neighbours none distinguishable from another.
 
     A method stands in one group at least, alone if need be. `pairs`: (better, worse) by mean -> their comparison.
     """
@@ -212,11 +212,11 @@ def ranking(
     """Orders methods by mean and says which are distinguishable: a paired bootstrap's p is at most 1 - level.
 
     Means are over the texts that a method is defined on, pairs over those that both are: where these two disagree about
-    a pair's order, it is not distinguishable.
+    a pair's order, it is indistinguishable.
 
     `correction="holm"` holds the level over all pairs together; it needs more resamples. A method without a defined
-    value comes last and is distinguishable from none. Raises InputError, Undefined (no direction, or too few resamples for Holm),
-    UnknownOption.
+    value comes last and is distinguishable from none. Raises InputError, UnknownOption, Undefined (no direction,
+    or too few resamples for Holm).
     """
     _tails(level)
     if higher_is_better is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from mixlens.errors import DataError, UnknownOption
 from mixlens.evaluation import Table, evaluate
 from mixlens.evaluation.fingerprint import model_facts, versions
 from mixlens.evaluation.log import Log, Mark, Record, lines
+from mixlens.files import unzipped
 from mixlens.lens import Lens
 from mixlens.reproduce.findings import Method
 from mixlens.results import Attribution, LayerMaps
@@ -98,7 +99,7 @@ class Study:
         path = next((p for p in (self.data / file, self.data / f"{file}.gz") if p.is_file()), None)
         if path is None:
             raise DataError(f"expected the file {self.data / file} (or {file}.gz) for {self.name}, found none")
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+        with io.TextIOWrapper(unzipped(path), encoding="utf-8") as lines:
             every = [json.loads(line) for line in lines]
         chosen = [row for number, row in enumerate(every) if keep is None or keep(row, number)]
         chosen = chosen[: min(self.limit or len(chosen), at_most or len(chosen))]

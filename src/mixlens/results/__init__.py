@@ -2,8 +2,8 @@
 
 from mixlens.results.attribution import Attribution, Word
 from mixlens.results.base import PathLike, read
+from mixlens.results.collection import Results
 from mixlens.results.comparison import Comparison
 from mixlens.results.maps import LayerMaps
-from mixlens.results.several import Results
 
 __all__ = ["Attribution", "Comparison", "LayerMaps", "PathLike", "Results", "Word", "read"]

@@ -29,8 +29,16 @@ def aggregated(maps: LayerMaps, name: str, *, receptive_field: bool = False, **o
         raise Undefined(
             f"expected the layer maps themselves, got maps already aggregated by {maps.aggregation}; aggregate once"
         )
-    if maps.queries is not None and name in ("rollout", "flow") and maps.aggregation is None:
-        raise Undefined(f"{name} needs every row of every layer, these maps hold some alone; leave queries= out")
+    if maps.rectangular and (name in ("rollout", "flow") or receptive_field):
+        of = "receptive_field=True" if receptive_field else name
+        raise Undefined(
+            f"{of} goes through all layers of a model, these maps hold its attention from one stream to another alone; "
+            "it needs the maps of either stream to itself too; use mean(), sum() or layer(k)"
+        )
+    if maps.rows is not None and name in ("rollout", "flow") and maps.aggregation is None:
+        raise Undefined(
+            f"{name} needs every row of every layer, these maps hold rows {_listed(maps.rows)}; leave queries= out"
+        )
     named: dict[str, Run] = {"rollout": _rollout, "flow": _flow, "layer": _single}
     run = named.get(name) or _plain(name)
     reference = _uniform(maps) if receptive_field else None
@@ -71,7 +79,7 @@ def _kept(maps: LayerMaps, name: str, options: dict[str, Any]) -> dict[str, Any]
         depth, n = len(maps), maps.scores.shape[-1]
         places, rows = indices("layers", options["layers"], depth), indices("queries", options["queries"], n)
         if rows != tuple(range(n)):
-            out["queries"] = rows
+            out["rows"] = rows
         if places != tuple(range(depth)):
             out |= {"layer_numbers": places, "depth": depth}
     else:
@@ -120,11 +128,11 @@ def _flow(
         )
     share = _share(maps, residual, "flow it")
     _check_head(maps, head)
-    how: dict[str, Any] = {"normalize": normalize, "progress": progress}
+    settings: dict[str, Any] = {"normalize": normalize, "progress": progress}
     used: dict[str, Any] = {"residual": share or None, "normalize": normalize}
     if head is not None:
-        return functions.head_flow(maps.scores, head, share, queries, layers, **how), {**used, "head": head}
-    return flow(functions.add_residual(maps.scores.double(), share), queries, layers, **how), used
+        return functions.head_flow(maps.scores, head, share, queries, layers, **settings), {**used, "head": head}
+    return flow(functions.add_residual(maps.scores.double(), share), queries, layers, **settings), used
 
 
 def _share(maps: LayerMaps, residual: float | str | None, verb: str) -> float:

@@ -32,7 +32,19 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class Attribution(Result):
-    """One score a token: `scores` (token,)."""
+    """One score a token: `scores` (token,).
+
+    Examples:
+        >>> attr = lens.attribute("a deep and meaningful film.", method="alti")
+        >>> attr.target.label, f"{attr.meta['probability']:.3f}"
+        ('positive', '0.998')
+        >>> [(word.text, round(word.score, 2)) for word in attr.words() if word.score > 0.2]
+        [('deep', 0.27), ('meaningful', 0.31)]
+        >>> tuple(attr.scores.shape), tuple(attr.layers.shape)  # (token,), (layer, token)
+        ((8,), (6, 8))
+        >>> "meaningful" in attr.to_html()  # to_html("film.html") writes it
+        True
+    """
 
     target: Target | None = None
     layers: Tensor | None = None  # (layer, token), where a method has per-layer scores
@@ -40,7 +52,8 @@ class Attribution(Result):
     def words(self) -> tuple[Word, ...]:
         """The words of the text in reading order, each with the sum of its pieces' scores; special tokens stand alone.
 
-        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer).
+        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer), Undefined where the
+        stream is no text.
         """
         scores = self.scores.tolist()
         return tuple(
@@ -57,14 +70,14 @@ class Attribution(Result):
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own (no network, everything escaped); written to `path` if given, returned in any case."""
-        from mixlens.view import html
+        from mixlens.view import attribution
 
-        return html.attribution(self, path)
+        return attribution.page(self, path)
 
     def _repr_html_(self) -> str:
-        from mixlens.view import html
+        from mixlens.view import attribution
 
-        return html.fragment(self)
+        return attribution.fragment(self)
 
     @checked
     def plot(self, path: PathLike | None = None, *, kind: str = "bar") -> Figure:
@@ -72,35 +85,36 @@ class Attribution(Result):
 
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """
-        from mixlens.view import figures
+        from mixlens.view import attribution_figures
 
-        return figures.attribution(self, path, kind=kind)
+        return attribution_figures.figure(self, path, kind=kind)
 
     @checked
     def to_latex(self, path: PathLike | None = None) -> str:
         """Coloured text that a paper can include (needs xcolor); written to `path` if given."""
-        from mixlens.view import latex
+        from mixlens.view import attribution
 
-        return latex.attribution(self, path)
+        return attribution.tex(self, path)
 
     def to_frame(self) -> pandas.DataFrame:
         """A table, a row a token: token, score, start, end, special. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import attribution
 
-        return frame.attribution(self)
+        return attribution.data_frame(self)
 
     to_pandas = to_frame
 
     def __rich__(self) -> Any:
-        from mixlens.view import terminal
+        from mixlens.view import attribution
+        from mixlens.view.kit.terminal import Visible
 
-        return terminal.Visible(terminal.attribution(self))
+        return Visible(attribution.printout(self))
 
     def __str__(self) -> str:
-        from mixlens.view import terminal
+        from mixlens.view.kit import terminal
 
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
         label = self.target and self.target.label
-        return visible(f"Attribution({self.method}, {len(self.source)} tokens, target={label})")
+        return visible(f"Attribution({self.method}, {len(self.source)} {self.source.units}, target={label})")

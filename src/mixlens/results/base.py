@@ -1,4 +1,4 @@
-"""What all results have: the tokens, where the numbers come from, and the way to a file."""
+"""What all results have: the stream, where the numbers come from, and the way to a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor
 
 from mixlens.arguments import checked
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.capture.words import Unit, units
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Scores of the tokens of one text. What an axis means, the classes below say."""
+    """Scores of the positions of one stream: the tokens of a text. What an axis means, the classes below say."""
 
-    source: Tokens
+    source: Stream
     scores: Tensor
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -32,18 +32,18 @@ class Result:
 
     @property
     def text(self) -> str | tuple[str, ...] | None:
-        """The raw text, a pair of texts, or None where token ids were explained."""
-        return None if not self.source.text else self.source.text[0] if len(self.source.text) == 1 else self.source.text
+        """The raw text, a pair of texts, or None where token ids, or no text at all, were explained."""
+        return self.source.raw
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokenizer's own names of the tokens, one a score: `"##ing"`, `"Ġfilm"`."""
-        return self.source.pieces
+        """The names of the positions, one a score; of a text its tokenizer's own: `"##ing"`, `"Ġfilm"`."""
+        return self.source.names
 
     @property
     def offsets(self) -> tuple[tuple[int, int] | None, ...] | None:
         """Characters [start, end) of every token in its raw text; None for special tokens (and altogether for ids)."""
-        return None if self.source.spans is None else tuple(s and s[1:] for s in self.source.spans)
+        return self.source.offsets
 
     @property
     def special(self) -> tuple[bool, ...]:
@@ -56,7 +56,7 @@ class Result:
 
         A token of blanks alone shows as `␣` (`↵` for a line end); where token ids came in, the tokenizer's own name.
         """
-        return tuple(_shown(self.source, i) for i in range(len(self.source)))
+        return self.source.display
 
     def units(self) -> tuple[Unit, ...]:
         """The words of the text with the tokens that each holds (see `capture.words.units`)."""
@@ -71,18 +71,6 @@ class Result:
         from mixlens import storage
 
         return storage.write(cast("Attribution | LayerMaps", self), path)
-
-
-def _shown(source: Tokens, i: int) -> str:
-    piece = source.pieces[i]
-    if source.special[i] or not source.text:
-        return piece
-    span = source.spans[i] if source.spans is not None else None
-    if span is None:  # a slow tokenizer: its mark of a blank is all there is to take away
-        return piece.lstrip("\u0120\u2581") or "␣"
-    seg, start, end = span
-    blank = "↵" if source.text[seg][max(start - 1, 0) : start] in ("\n", "\r") else "␣"
-    return source.text[seg][start:end] or blank
 
 
 @checked

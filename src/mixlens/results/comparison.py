@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-COLUMNS = {
-    "method": "str", "index": "int", "token": "str", "special": "bool", "segment": "int", "start": "int", "end": "int",
-    "score": "float", "faithfulness": "float", "aopc": "float", "permuted": "float", "greedy": "float", "best": "float",
-    "p": "float",
-}  # fmt: skip
+_COLUMNS = {"method": "str", "index": "int", "token": "str", "special": "bool"}
+_NUMBERS = dict.fromkeys(("score", "faithfulness", "aopc", "permuted", "greedy", "best", "p"), "float")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +32,15 @@ class Comparison:
     `faithfulness`: method -> how much faster its order takes the answer away than chance, 0, on the scale of the best
     order found, 1 (see `measure.faithfulness`); empty where it was not asked for or the model has no probability.
     `maps`: method -> the layer maps behind it, where it has some and they were asked for.
+
+    Examples:
+        >>> both = lens.compare("a good film.", methods=["alti", "grad_x_input"])
+        >>> both
+        Comparison(alti, grad_x_input; 6 tokens)
+        >>> {name: round(rating.value, 2) for name, rating in both.faithfulness.items()}
+        {'alti': 1.0, 'grad_x_input': 0.62}
+        >>> both["alti"].words()[2].text
+        'good'
     """
 
     attributions: Mapping[str, Attribution]
@@ -55,8 +61,8 @@ class Comparison:
         shared = {k: v for k, v in self.first.to_dict().items() if k in ("text", "tokens", "target", "model")}
         kept = ("scores", "words", "options", "meta")
         methods = {n: {k: v for k, v in a.to_dict().items() if k in kept} for n, a in self.attributions.items()}
-        for name, found in self.faithfulness.items():
-            methods[name]["faithfulness"] = _plain(found)
+        for name, rating in self.faithfulness.items():
+            methods[name]["faithfulness"] = _plain(rating)
         return {**shared, "methods": methods, "skipped": dict(self.skipped)}
 
     @checked
@@ -71,28 +77,37 @@ class Comparison:
 
     def to_frame(self) -> pandas.DataFrame:
         """A row a token, a column a method; `to_csv` is long instead. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import comparison
 
-        return frame.comparison(self)
+        return comparison.data_frame(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Tidy rows as plain data, one a method and token.
 
         method, index (of the token), token, special, segment (which text of a pair), start, end (characters in it),
         score, and the method's own faithfulness, aopc, permuted, greedy, best, p, alike in its rows. None: not there.
+        Of what is no text, the places' own numbers stand for segment, start and end.
         """
-        source, empty = self.first.source, (None, None, None)
+        source, columns = self.first.source, self._columns()
+        empty = (None,) * len(source.axes)
+        places = (None,) * len(source) if source.places is None else source.places
         rows = []
         for name, attr in self.attributions.items():
             rating = self.faithfulness.get(name)
-            own = _plain(rating) if rating else {}
-            own["faithfulness"] = own.pop("value", None)
+            numbers = _plain(rating) if rating else {}
+            numbers["faithfulness"] = numbers.pop("value", None)
             for i, score in enumerate(attr.scores.tolist()):
-                segment, start, end = (source.spans and source.spans[i]) or empty
-                row = {"index": i, "token": source.pieces[i], "special": source.special[i], "segment": segment}
-                row |= {"method": name, "start": start, "end": end, "score": score, **own}
-                rows.append({column: row.get(column) for column in COLUMNS})
+                row = {"method": name, "index": i, "token": source.names[i], "special": source.special[i]}
+                row |= {**dict(zip(source.axes, places[i] or empty, strict=True)), "score": score, **numbers}
+                rows.append({column: row.get(column) for column in columns})
         return rows
+
+    def _columns(self) -> dict[str, str]:
+        """The columns of `to_dicts` and their kinds; where a position stands has one for each number of a place."""
+        source = self.first.source
+        parts = any(isinstance(number, float) for place in source.places or () for number in place or ())
+        kind = "float" if parts else "int"
+        return {**_COLUMNS, **dict.fromkeys(source.axes, kind), **_NUMBERS}
 
     @checked
     def to_csv(self, path: PathLike | None = None) -> str:
@@ -100,12 +115,12 @@ class Comparison:
 
         Raises ResultFileError.
         """
-        return put(csv_text(tuple(COLUMNS), self.to_dicts()), path)
+        return put(csv_text(tuple(self._columns()), self.to_dicts()), path)
 
     @checked
     def to_parquet(self, path: PathLike) -> Path:
         """Write the rows of `to_dicts` as Parquet. Needs the extra `parquet`. Raises MissingExtra, ResultFileError."""
-        return write_parquet(path, COLUMNS, self.to_dicts())
+        return write_parquet(path, self._columns(), self.to_dicts())
 
     @checked
     def to_latex(self, path: PathLike | None = None) -> str:
@@ -115,7 +130,7 @@ class Comparison:
         """
         from mixlens.view import comparison
 
-        return put(comparison.latex_table(self), path)
+        return put(comparison.tex(self), path)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
@@ -130,9 +145,9 @@ class Comparison:
 
         Each method has its own scale. The ending of `path` says the format. Raises UnknownOption, ResultFileError.
         """
-        from mixlens.view import comparison
+        from mixlens.view import comparison_figures
 
-        return comparison.figure(self, path, kind)
+        return comparison_figures.figure(self, path, kind)
 
     def _repr_html_(self) -> str:
         from mixlens.view import comparison
@@ -140,19 +155,21 @@ class Comparison:
         return comparison.fragment(self)
 
     def __rich__(self) -> Any:
-        from mixlens.view import comparison, terminal
+        from mixlens.view import comparison
+        from mixlens.view.kit.terminal import Visible
 
-        return terminal.Visible(comparison.table(self))
+        return Visible(comparison.printout(self))
 
     def __str__(self) -> str:
-        from mixlens.view import terminal
+        from mixlens.view.kit import terminal
 
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
-        return visible(f"Comparison({', '.join(self.attributions)}; {len(self.first.tokens)} tokens)")
+        source = self.first.source
+        return visible(f"Comparison({', '.join(self.attributions)}; {len(source)} {source.units})")
 
 
-def _plain(found: Faithfulness) -> dict[str, float | None]:
+def _plain(rating: Faithfulness) -> dict[str, float | None]:
     """The numbers by name for JSON and tables, which have no NaN."""
-    return {name: v if isfinite(v) else None for name, v in vars(found).items()}
+    return {name: v if isfinite(v) else None for name, v in vars(rating).items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mixlens.aggregate.rows import normalize_rows
 from mixlens.arguments import checked
-from mixlens.errors import Undefined, UnknownOption
+from mixlens.capture.stream import Stream
+from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.escape import visible
 from mixlens.progress import barred
 from mixlens.results.aggregation import aggregated
@@ -22,12 +23,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class LayerMaps(Result):
     """A map a layer: `scores` (layer, query, key), or (layer, head, query, key) with `per_head=True`.
 
     `scores[l, i, j]`: how much token j goes into token i at layer l. After an aggregation, layer l stands for
     layers 0 to l together (`aggregation` names it).
+
+    `keys`, or `source`, is the stream that the last axis is of, `queries` the one of the axis before it: the same but
+    where one stream attends to another (`rectangular`; cross attention).
+
+    Examples:
+        >>> maps = lens.mixing("a deep and meaningful film.", method="value_zeroing")
+        >>> tuple(maps.scores.shape)  # (layer, query, key)
+        (6, 8, 8)
+        >>> rollout = maps.rollout()
+        >>> tuple(rollout.layer(-1).scores.shape)
+        (1, 8, 8)
+        >>> into_cls = rollout.row(0)[-1]  # what went into [CLS] by the last layer, a share a token
+        >>> len(into_cls), f"{into_cls.sum():.3f}"
+        (8, '1.000')
     """
 
     rows_sum_to_one: bool = False
@@ -36,9 +51,79 @@ class LayerMaps(Result):
     aggregation: str | None = None
     windows: tuple[int | None, ...] | None = None  # causal models: how far back each layer sees (None: all the way)
     causal: bool = False
-    queries: tuple[int, ...] | None = None  # which query rows are here, where not all
+    rows: tuple[int, ...] | None = None  # which query rows are here, where not all
     layer_numbers: tuple[int, ...] | None = None  # which layers are here, where not all `depth` of them
     depth: int | None = None
+    into: Stream | None = None  # the stream of the queries, where it is not that of the keys
+
+    def __init__(
+        self,
+        source: Stream | None = None,
+        scores: Tensor | None = None,
+        method: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        rows_sum_to_one: bool = False,
+        holds_residual: bool = False,
+        signed: bool = False,
+        aggregation: str | None = None,
+        windows: tuple[int | None, ...] | None = None,
+        causal: bool = False,
+        rows: tuple[int, ...] | None = None,
+        layer_numbers: tuple[int, ...] | None = None,
+        depth: int | None = None,
+        into: Stream | None = None,
+        *,
+        keys: Stream | None = None,
+        queries: Stream | tuple[int, ...] | None = None,
+    ) -> None:
+        """Maps from `keys` (or `source`) into `queries` (or `into`); from a stream into itself without the second.
+
+        `queries` also takes the numbers of the rows that are here, which `rows` is called by now. Raises InputError
+        where maps between two streams have another shape than these.
+        """
+        keys = source if keys is None else keys
+        into = queries if isinstance(queries, Stream) else into
+        rows = rows if queries is None or isinstance(queries, Stream) else queries
+        if keys is None or scores is None or method is None:
+            raise TypeError("LayerMaps needs a stream (source=, or keys= and queries=), scores= and method=")
+        super().__init__(keys, scores, method, options or {}, meta or {})
+        values = {
+            "rows_sum_to_one": rows_sum_to_one,
+            "holds_residual": holds_residual,
+            "signed": signed,
+            "aggregation": aggregation,
+            "windows": windows,
+            "causal": causal,
+            "rows": rows,
+            "layer_numbers": layer_numbers,
+            "depth": depth,
+            "into": None if into is keys else into,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)  # as a frozen dataclass's own __init__ does
+        if self.rectangular:
+            shape = (len(self.queries) if rows is None else len(rows), len(keys))
+            if tuple(scores.shape[-2:]) != shape:
+                raise InputError(
+                    f"expected scores (..., {shape[0]}, {shape[1]}), query by key, as long as the two streams (or the "
+                    f"rows that are here), got {tuple(scores.shape)}"
+                )
+
+    @property
+    def keys(self) -> Stream:
+        """The stream that is taken from: `source`."""
+        return self.source
+
+    @property
+    def queries(self) -> Stream:
+        """The stream that takes: the keys' own, but where one stream attends to another."""
+        return self.source if self.into is None else self.into
+
+    @property
+    def rectangular(self) -> bool:
+        """Whether the maps are from one stream into another."""
+        return self.into is not None
 
     @cached_property
     def heads(self) -> int | None:
@@ -129,18 +214,18 @@ class LayerMaps(Result):
 
         Raises UnknownOption for a row that does not exist or was not computed.
         """
-        if i == "max" and self.queries is None:
+        if i == "max" and self.rows is None:
             return self.scores.amax(-2)
-        n = self.scores.shape[-2] if self.queries is None else len(self.source)
+        n = self.scores.shape[-2] if self.rows is None else len(self.queries)
         if not isinstance(i, int) or not -n <= i < n:
-            allowed = f"a row of -{n} to {n - 1} or 'max'" if self.queries is None else f"one row of -{n} to {n - 1}"
+            allowed = f"a row of -{n} to {n - 1} or 'max'" if self.rows is None else f"one row of -{n} to {n - 1}"
             raise UnknownOption(f"expected {allowed}, got {i!r}")
-        if self.queries is None:
+        if self.rows is None:
             return self.scores[..., i, :]
-        if i % n not in self.queries:
-            here = ", ".join(map(str, self.queries))
+        if i % n not in self.rows:
+            here = ", ".join(map(str, self.rows))
             raise UnknownOption(f"expected a row that was computed, {here}, got {i}; ask with queries=[{i}]")
-        return self.scores[..., self.queries.index(i % n), :]
+        return self.scores[..., self.rows.index(i % n), :]
 
     @checked
     def per_head(self, head: int) -> LayerMaps:
@@ -159,23 +244,28 @@ class LayerMaps(Result):
         where one row was computed, that one. `"graph"` needs all rows and layers.
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """
-        from mixlens.view import figures
+        from mixlens.view import maps_figures
 
-        if kind == "graph" and (self.queries is not None or self.layer_numbers is not None):
+        if kind == "graph" and self.rectangular:
+            raise Undefined(
+                "expected maps of a stream into itself for a graph, got maps from one stream into another, its layers "
+                "do not stand on each other; draw kind='heatmap'"
+            )
+        if kind == "graph" and (self.rows is not None or self.layer_numbers is not None):
             raise Undefined(
                 "expected all rows and layers for a graph, got those of flow(queries=..., layers=...); leave them out, "
                 "or draw kind='heatmap'"
             )
-        if row is None and self.queries is not None and len(self.queries) == 1:
-            row = self.queries[0]
-        return figures.maps(self, path, row=row, kind=kind)
+        if row is None and self.rows is not None and len(self.rows) == 1:
+            row = self.rows[0]
+        return maps_figures.figure(self, path, row=row, kind=kind)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with a picture a layer; written to `path` if given, returned in any case."""
-        from mixlens.view import html
+        from mixlens.view import maps
 
-        return html.maps(self, path)
+        return maps.page(self, path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: text, tokens, scores (nested lists), method, options, model, meta."""
@@ -184,22 +274,23 @@ class LayerMaps(Result):
         return storage.plain(self)
 
     def _repr_html_(self) -> str:
-        from mixlens.view import html
+        from mixlens.view import maps
 
-        return html.fragment(self)
+        return maps.fragment(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: layer, (head,) query, key, score. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import maps
 
-        return frame.maps(self)
+        return maps.data_frame(self)
 
     to_pandas = to_frame
 
     def __rich__(self) -> Any:
-        from mixlens.view import terminal
+        from mixlens.view import maps
+        from mixlens.view.kit.terminal import Visible
 
-        return terminal.Visible(terminal.maps(self))
+        return Visible(maps.printout(self))
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)

@@ -5,7 +5,6 @@ A row that cannot be read comes out as the error that says why, so that one of t
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
@@ -18,6 +17,7 @@ from typing import Any
 
 from mixlens.capture.given import Words
 from mixlens.errors import DataError, UnknownOption, missing
+from mixlens.files import unzipped
 from mixlens.tasks import hub
 from mixlens.tasks.classes import Names, arrow_names, class_names
 from mixlens.tasks.example import Example
@@ -181,10 +181,8 @@ def _file(path: Path, encoding: str | None) -> Source:
         names = arrow_names(table.schema_arrow)
         return Source(path.name, lambda: _arrow_rows(table, path), table.metadata.num_rows, mark, names)
 
-    opener: Callable[..., Any] = gzip.open if path.name.lower().endswith(".gz") else open
-
     def rows() -> Iterator[Any]:
-        with opener(path, "rb") as raw:
+        with unzipped(path) as raw:
             how = encoding_of(raw, encoding)
             raw.seek(0)
             with io.TextIOWrapper(raw, how, newline="") as file:

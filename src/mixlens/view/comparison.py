@@ -1,4 +1,4 @@
-"""Several methods on one text: a terminal table, a page, a figure. Each method has its own colour scale."""
+"""A `Comparison` as a page, a figure, LaTeX, a terminal's and a pandas table. Each method has its own colour scale."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mixlens.errors import UnknownOption
 from mixlens.escape import visible
 from mixlens.files import put
-from mixlens.view import colors, figures, heatmaps, html, latex, reading, terminal
-from mixlens.view.fonts import drawable
+from mixlens.view import attribution, maps
+from mixlens.view.kit import caption, frames, html, latex, spelling, terminal, words
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import pandas
 
     from mixlens.results import Comparison
 
@@ -27,56 +25,61 @@ _FAITHFUL = (
     "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "
     "the best order found, by these methods or a search"
 )
-_RATED = "in brackets: faithful, 0: by chance, 1: the best order found"
 _NOTE = "each method has its own colours: they compare within a row, not between rows"
 
 
-def table(found: Comparison) -> RenderableType:
+def printout(comparison: Comparison) -> RenderableType:
     """A row a method: its name, the text on its colours, the largest word."""
-    rated = bool(found.faithfulness)
+    rated = bool(comparison.faithfulness)
     out = Table("method", *(["faithful"] if rated else []), "text", "largest", box=SIMPLE, pad_edge=False)
     out.columns[0].no_wrap = True
-    for name, attr in found.attributions.items():
-        shown = reading.parts(attr)
-        (top,) = reading.ranked(shown, 1)
-        largest = Text(f"{' '.join(top.text.split())} {reading.number(top.score)}")
-        rating = [Text(_rating(found, name))] if rated else []
-        out.add_row(Text(name), *rating, terminal.running(shown, reading.scale(shown)), largest)
-    notes = [Text(f"{name}: {reason}", style="dim") for name, reason in found.skipped.items()]
+    for name, attr in comparison.attributions.items():
+        shown = words.parts(attr)
+        (top,) = words.ranked(shown, 1)
+        largest = Text(f"{' '.join(top.text.split())} {spelling.number(top.score)}")
+        ratings = [Text(rating_text(comparison, name))] if rated else []
+        out.add_row(Text(name), *ratings, terminal.running(shown, words.scale(shown)), largest)
+    notes = [Text(f"{name}: {reason}", style="dim") for name, reason in comparison.skipped.items()]
     about = [Text(_FAITHFUL, style="dim")] if rated else []
-    says = reading.says(found.first)
-    head: list[RenderableType] = [Text(_heading(found), style="bold"), *([Text(says)] if says else [])]
-    head += terminal.warnings(*found.attributions.values())
-    return Group(*head, out, Text(_note(found), style="dim"), *about, *notes)
+    says = caption.says(comparison.first)
+    head: list[RenderableType] = [Text(heading(comparison), style="bold"), *([Text(says)] if says else [])]
+    head += terminal.warnings(*comparison.attributions.values())
+    return Group(*head, out, Text(_note(comparison), style="dim"), *about, *notes)
 
 
-def page(found: Comparison, path: str | os.PathLike[str] | None = None) -> str:
+def page(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    maps = {name: html.pictures(some, len(found.maps)) for name, some in found.maps.items()}
-    out = html.fill("comparison.html", **_values(found), maps=maps, facts=_facts(found))
+    behind = {name: maps.pictures(layers, len(comparison.maps)) for name, layers in comparison.maps.items()}
+    out = html.fill(
+        "comparison.html",
+        **_values(comparison),
+        maps=behind,
+        unit=comparison.first.source.unit,
+        facts=_facts(comparison),
+    )
     return put(out, path)
 
 
-def latex_table(found: Comparison) -> str:
+def tex(comparison: Comparison) -> str:
     """A tabular, a row a method: its name, its faithfulness, the text on its colours. Everything is escaped."""
-    rated = bool(found.faithfulness)
+    rated = bool(comparison.faithfulness)
     rows = []
-    for name, attr in found.attributions.items():
-        shown = reading.parts(attr)
-        rating = [_rating(found, name)] if rated else []
-        text = latex.running(shown, reading.scale(shown))
-        rows.append([latex.escape(name), *rating, rf"{{\raggedright {text}\par}}"])
-    says = reading.says(found.first)
+    for name, attr in comparison.attributions.items():
+        shown = words.parts(attr)
+        ratings = [rating_text(comparison, name)] if rated else []
+        text = latex.running(shown, words.scale(shown))
+        rows.append([latex.escape(name), *ratings, rf"{{\raggedright {text}\par}}"])
+    says = caption.says(comparison.first)
     notes = [
         *([says] if says else []),
-        _note(found),
+        _note(comparison),
         *([_FAITHFUL] if rated else []),
-        *(f"not shown: {k}: {v}" for k, v in found.skipped.items()),
+        *(f"not shown: {k}: {v}" for k, v in comparison.skipped.items()),
     ]
     lines = [
         r"% needs \usepackage[T1]{fontenc}, \usepackage{booktabs} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text"
         " beyond Latin scripts",
-        *(f"% {latex.comment(note)}" for note in (f"mixlens: {_heading(found)}", *notes)),
+        *(f"% {latex.comment(note)}" for note in (f"mixlens: {heading(comparison)}", *notes)),
         r"{\setlength{\fboxsep}{1.5pt}",
         *latex.tabular(
             ["method", *(["faithful"] if rated else []), "text"],
@@ -87,93 +90,57 @@ def latex_table(found: Comparison) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def fragment(found: Comparison) -> str:
+def fragment(comparison: Comparison) -> str:
     """A piece of HTML for a notebook."""
-    return html.fill("comparison_fragment.html", **_values(found))
+    return html.fill("comparison_fragment.html", **_values(comparison))
 
 
-def figure(found: Comparison, path: str | os.PathLike[str] | None = None, kind: str = "words") -> Figure:
-    """`kind="words"`: methods down, words across; `"maps"`: methods down, their layers' maps across.
-
-    Raises UnknownOption (kind, ending of the path) and ResultFileError.
-    """
-    if kind not in ("words", "maps"):
-        raise UnknownOption(f"expected kind='words' or 'maps', got {kind!r}")
-    if kind == "maps" and not found.maps:
-        raise UnknownOption("expected a comparison with maps, got none; ask with compare(..., maps=True)")
-    return figures.finish(_draw if kind == "words" else _draw_maps, path, found)
+def data_frame(comparison: Comparison) -> pandas.DataFrame:
+    """A row a token, a column a method, beside token, start, end and special. Raises MissingExtra."""
+    base = attribution.data_frame(comparison.first).drop(columns="score")
+    for name, attr in comparison.attributions.items():
+        base[name] = frames.numbers(attr.scores)
+    base.attrs.pop("method", None)
+    return base
 
 
-def _draw_maps(found: Comparison) -> Figure:
-    """A row of maps a method, a map a layer, each row in shares of its largest score."""
-    sheets = [reading.values(m.scores) for m in found.maps.values()]
-    depth = max(len(sheet) for sheet in sheets)
-    pooled = [heatmaps.pooled(sheet, 64)[0] for sheet in sheets]
-    shares = np.full((len(sheets), depth, *pooled[0].shape[1:]), np.nan)
-    for row, sheet in zip(shares, pooled, strict=True):
-        row[: len(sheet)] = sheet / (np.abs(sheet).max() or 1)
-    title = _heading(found) + "\nmaps behind each method: row: the token that takes, column: the token it takes from"
-    title += "\ncolours: shares of a method's largest score"
-    return heatmaps.mosaic(shares, title, [f"layer {k + 1}" for k in range(depth)], list(found.maps))
-
-
-def _draw(found: Comparison) -> Figure:
-    names = list(found.attributions)
-    shown = [reading.content(reading.parts(attr)) for attr in found.attributions.values()]
-    scales = [reading.scale(parts) for parts in shown]
-    shares = np.array([[s.share(p.score) for p in parts] for parts, s in zip(shown, scales, strict=True)])
-    width = max(5.0, min(16.0, (2.8 if found.faithfulness else 2.2) + 0.42 * shares.shape[1]))
-    height = 0.28 * len(names)
-    notes = ["special tokens left out"] if len(shown[0]) < len(reading.parts(found.first)) else []
-    notes = [*([_RATED] if found.faithfulness else []), *notes]
-    title = "\n".join([_heading(found), *notes])
-    figure, axes = heatmaps.canvas(width, height + 1.6 + 0.15 * len(notes), title)
-    image = heatmaps.image(axes, shares, colors.Scale(1.0, any(s.signed for s in scales)), aspect="auto")
-    rated = [f"{name} ({_rating(found, name)})" for name in names] if found.faithfulness else names
-    heatmaps.ticks(axes.yaxis, rated, 72 * height)
-    words = [drawable(" ".join(p.text.split())[:18]) for p in shown[0]]
-    heatmaps.ticks(axes.xaxis, words, 72 * (width - 2.2), rotation=60)
-    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
-    bar.set_label("share of a method's largest word", fontsize=7)
-    bar.ax.tick_params(labelsize=7)
-    return figure
-
-
-def _values(found: Comparison) -> dict[str, Any]:
+def _values(comparison: Comparison) -> dict[str, Any]:
     rows = [
-        {"name": name, "rating": _rating(found, name), **html.text(attr, reading.parts(attr))}
-        for name, attr in found.attributions.items()
+        {"name": name, "rating": rating_text(comparison, name), **html.text(attr, words.parts(attr))}
+        for name, attr in comparison.attributions.items()
     ]
-    rated = bool(found.faithfulness)
-    note = f"{_note(found)}; {_FAITHFUL}" if rated else _note(found)
+    rated = bool(comparison.faithfulness)
+    note = f"{_note(comparison)}; {_FAITHFUL}" if rated else _note(comparison)
     shared: dict[str, Any] = {
-        "heading": _heading(found),
-        "says": reading.says(found.first),
-        "skipped": dict(found.skipped),
+        "heading": heading(comparison),
+        "says": caption.says(comparison.first),
+        "skipped": dict(comparison.skipped),
     }
-    shared["warnings"] = reading.warnings(*found.attributions.values())
+    shared["warnings"] = caption.warnings(*comparison.attributions.values())
     return {"rows": rows, "rated": rated, "note": note, **shared}
 
 
-def _note(found: Comparison) -> str:
+def _note(comparison: Comparison) -> str:
     """How to read the colours that are there."""
-    signed = any(reading.scale(reading.parts(attr)).signed for attr in found.attributions.values())
+    signed = any(words.scale(words.parts(attr)).signed for attr in comparison.attributions.values())
     return _NOTE + ("; blue speaks against" if signed else "")
 
 
-def _rating(found: Comparison, name: str) -> str:
-    rating = found.faithfulness.get(name)
+def rating_text(comparison: Comparison, name: str) -> str:
+    """A method's faithfulness; a dash where there is none."""
+    rating = comparison.faithfulness.get(name)
     return "-" if rating is None or math.isnan(rating.value) else f"{rating.value:.2f}"
 
 
-def _heading(found: Comparison) -> str:
-    count = len(found.attributions)
-    return " · ".join([f"{count} method{'' if count == 1 else 's'}", *reading.about(found.first)])
+def heading(comparison: Comparison) -> str:
+    """How many methods, the target and the model."""
+    count = len(comparison.attributions)
+    return " · ".join([f"{count} method{'' if count == 1 else 's'}", *caption.about(comparison.first)])
 
 
-def _facts(found: Comparison) -> list[tuple[str, str]]:
-    shared = [(k, v) for k, v in reading.provenance(found.first) if k in _SHARED]
-    return shared + [(f"not shown: {name}", visible(reason)) for name, reason in found.skipped.items()]
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+    shared = [(k, v) for k, v in caption.provenance(comparison.first) if k in _SHARED]
+    return shared + [(f"not shown: {name}", visible(reason)) for name, reason in comparison.skipped.items()]
 
 
 _SHARED = (

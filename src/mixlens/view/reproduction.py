@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from mixlens.view.figures import save
+from mixlens.view.kit.figures import save
 
 
 def panel(panel: Any, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -25,9 +25,9 @@ def _means(panel: Any) -> np.ndarray:
     out = np.full((len(panel.rows), len(panel.columns)), np.nan)
     for r, row in enumerate(panel.rows):
         for c, column in enumerate(panel.columns):
-            found = panel.summary(row, column)
-            if found is not None:
-                out[r, c] = found.mean
+            summary = panel.summary(row, column)
+            if summary is not None:
+                out[r, c] = summary.mean
     return out
 
 
@@ -91,9 +91,9 @@ def _lines(panel: Any) -> Figure:
     colours = matplotlib.color_sequences["tab10"] if len(panel.rows) <= 10 else matplotlib.color_sequences["tab20"]
     at = np.arange(len(panel.columns))
     for r, row in enumerate(panel.rows):
-        found = [panel.summary(row, column) for column in panel.columns]
+        summaries = [panel.summary(row, column) for column in panel.columns]
         means, low, high = (
-            np.array([np.nan if f is None else getattr(f, name) for f in found]) for name in ("mean", "low", "high")
+            np.array([np.nan if f is None else getattr(f, name) for f in summaries]) for name in ("mean", "low", "high")
         )
         axes.plot(at, means, marker="o", markersize=3, color=colours[r], label=row, linewidth=1.4)
         axes.fill_between(at, low, high, color=colours[r], alpha=0.18, linewidth=0)

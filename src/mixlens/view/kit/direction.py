@@ -1,4 +1,4 @@
-"""Which way a text runs, and where its words stand on a line: the part of Unicode's rules that words need."""
+"""In which direction a text runs, and where its words stand on a line: the part of Unicode's rules that words need."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def strong(text: str) -> Direction | None:
 def order(words: Sequence[str], base: Direction) -> list[int]:
     """The words of a line from left to right, by their place in reading order.
 
-    Words that run the other way than the line keep their own order; what has no direction goes with its neighbours
+    Words that run against the line keep their own order; what has no direction goes with its neighbours
     where they agree, else with the line.
     """
     known = [strong(word) for word in words]
-    ways: list[Direction] = []
-    for i, way in enumerate(known):
-        before = ways[-1] if ways else base
+    directions: list[Direction] = []
+    for i, direction in enumerate(known):
+        before = directions[-1] if directions else base
         after = next((k for k in known[i + 1 :] if k), base)
-        ways.append(way or (before if before == after else base))
-    runs = [(way, list(run)) for way, run in groupby(range(len(words)), ways.__getitem__)]
+        directions.append(direction or (before if before == after else base))
+    runs = [(direction, list(run)) for direction, run in groupby(range(len(words)), directions.__getitem__)]
     runs = runs[::-1] if base == "rtl" else runs
-    return [i for way, run in runs for i in (run[::-1] if way == "rtl" else run)]
+    return [i for direction, run in runs for i in (run[::-1] if direction == "rtl" else run)]

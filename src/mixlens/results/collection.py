@@ -15,7 +15,17 @@ R = TypeVar("R", bound="Result | None")
 
 
 class Results(list[R]):
-    """A list of results, one a text; None where a text was skipped. `skipped`: its number -> why."""
+    """A list of results, one a text; None where a text was skipped. `skipped`: its number -> why.
+
+    Examples:
+        >>> results = lens.attribute(["a good film.", "a bad film."], method="alti")
+        >>> [result.target.label for result in results]
+        ['positive', 'negative']
+        >>> results.skipped
+        {}
+        >>> list(results.to_frame().columns)
+        ['text', 'token', 'score', 'start', 'end', 'special']
+    """
 
     def __init__(self, results: Iterable[R] = (), skipped: Mapping[int, str] | None = None) -> None:
         super().__init__(results)
@@ -23,20 +33,20 @@ class Results(list[R]):
 
     def to_frame(self) -> pandas.DataFrame:
         """The results' tables below each other, with the number of the text in front. Needs the extra `pandas`."""
-        from mixlens.view import frame
+        from mixlens.view import collection
 
-        return frame.several(self)
+        return collection.data_frame(self)
 
     to_pandas = to_frame
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with all results; written to `path` if given. Raises ResultFileError."""
-        from mixlens.view import several
+        from mixlens.view import collection
 
-        return several.page(self, path)
+        return collection.page(self, path)
 
     def _repr_html_(self) -> str:
-        from mixlens.view import several
+        from mixlens.view import collection
 
-        return several.fragment(self)
+        return collection.fragment(self)

@@ -1,17 +1,11 @@
-"""Coloured text for a paper. Every character that means something to LaTeX is escaped."""
+"""Coloured words and tables in LaTeX. Every character that means something to LaTeX is escaped."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mixlens.escape import one_line, visible
-from mixlens.files import put
-from mixlens.view import colors, reading
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution
+from mixlens.view.kit import colors, words
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -41,47 +35,22 @@ _ESCAPES = {
     "\t": " ",
 }
 
-_RTL = (
-    r"% needs \usepackage{bidi} (XeLaTeX; last of all) or \usepackage{luabidi} (LuaLaTeX) for text from right to left"
-)
 
-
-def attribution(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
-    r"""A group of `\colorbox`es to `\input`; written to `path` if given. Raises ResultFileError.
-
-    The first comment line names the packages. Words without an escape in LaTeX (ideographs, emoji) are left as they
-    are and need XeLaTeX or LuaLaTeX with a font that has them.
-    """
-    shown = reading.parts(attr)
-    scale = reading.scale(shown)
-    low, high = (reading.number(v) for v in scale.ends())
-    hue = "blue to white to orange" if scale.signed else "white to orange"
-    says, held = reading.says(attr), reading.held(shown)
-    lines = [
-        r"% needs \usepackage[T1]{fontenc} and \usepackage{xcolor}; XeLaTeX or LuaLaTeX for text beyond Latin scripts",
-        *([_RTL] if _has_rtl(shown) else []),
-        f"% mixlens: {comment(reading.heading(attr))}",
-        *([f"% {comment(says)}"] if says else []),
-        f"% colours: {hue} for {low} to {high}" + (f"; {comment(held)} and are grey" if held else ""),
-        r"{\setlength{\fboxsep}{1.5pt}\raggedright",
-    ]
-    return put("\n".join([*lines, running(shown, scale) + r"\par}", ""]), path)
-
-
-def running(shown: Sequence[reading.Part], scale: colors.Scale) -> str:
+def running(shown: Sequence[words.Part], scale: colors.Scale) -> str:
     """The words one behind the other in boxes of their colours; a text from right to left as such."""
     pieces = []
-    for way, line in reading.lines(shown):
+    for direction, line in words.lines(shown):
         text = _line(line, scale)
-        pieces.append(f"\\begin{{RTL}}\n{text}\n\\end{{RTL}}" if way == "rtl" else text)
+        pieces.append(f"\\begin{{RTL}}\n{text}\n\\end{{RTL}}" if direction == "rtl" else text)
     return "\\par\n".join(pieces)
 
 
-def _has_rtl(shown: Sequence[reading.Part]) -> bool:
-    return any(way == "rtl" for way, _ in reading.lines(shown))
+def has_rtl(shown: Sequence[words.Part]) -> bool:
+    """Whether a text runs from right to left."""
+    return any(direction == "rtl" for direction, _ in words.lines(shown))
 
 
-def _line(shown: Sequence[reading.Part], scale: colors.Scale) -> str:
+def _line(shown: Sequence[words.Part], scale: colors.Scale) -> str:
     text = ""
     for i, part in enumerate(shown):
         if part.opens:
@@ -106,7 +75,7 @@ def tabular(heads: Sequence[str], rows: Sequence[Sequence[str]], kinds: str | No
     return [*start, *body[1:], r"\bottomrule", r"\end{tabular}"]
 
 
-def _box(part: reading.Part, scale: colors.Scale) -> str:
+def _box(part: words.Part, scale: colors.Scale) -> str:
     word = escape(part.text)
     if part.special:
         return rf"\textcolor[HTML]{{767676}}{{{word}}}"

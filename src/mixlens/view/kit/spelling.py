@@ -1,9 +1,12 @@
-"""Labels of targets as text: what a token of a vocabulary stands for, without its tokenizer's marks."""
+"""Numbers, labels and whatever an option may be, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
+
+from torch import Tensor
 
 
 def spelled(label: object) -> str:
@@ -31,3 +34,28 @@ def _bytes() -> Mapping[str, int]:
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [b for b in range(256) if b not in seen]
     return {chr(b): b for b in seen} | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+
+def number(value: float) -> str:
+    """Three significant digits: `0.312`, `-1.20e-05`."""
+    if value == 0:
+        return "0"
+    return f"{value:.2e}" if not 1e-3 <= abs(value) < 1e5 else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def probability(p: float) -> str:
+    """A probability that is not rounded up to 1."""
+    return "over 0.999" if 0.999 < p < 1 else number(p)
+
+
+def value_text(value: Any) -> str:
+    """An option or a fact on one line: mappings as `name=value`, lists with commas, a tensor by its shape."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={value_text(v)}" for k, v in value.items()) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(value_text, value)) or "none"
+    if isinstance(value, Tensor):
+        return f"tensor {tuple(value.shape)}" if value.ndim else value_text(value.item())
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,52 @@
+"""`Results`, one below the other, as a page, a notebook's piece of HTML and a pandas table."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from mixlens.files import put
+from mixlens.view.kit import caption, frames, html
+
+if TYPE_CHECKING:
+    import pandas
+
+    from mixlens.results import Results
+
+_SHOWN = 20  # results that a notebook shows; a page holds all
+_SHARED = ("method", "model", "architecture", "dtype", "mixlens", "torch", "transformers")
+
+
+def page(results: Results[Any], path: str | os.PathLike[str] | None = None) -> str:
+    """The page; written to `path` if given. Raises ResultFileError."""
+    count = len(results)
+    first = next((result for result in results if result is not None), None)
+    facts = [] if first is None else [(k, v) for k, v in caption.provenance(first) if k in _SHARED]
+    values = {"rows": _rows(results, count), "count": count, "failed": len(results.skipped), "facts": facts}
+    return put(html.fill("several.html", heading=f"{count} texts", **values), path)
+
+
+def fragment(results: Results[Any]) -> str:
+    """A piece of HTML for a notebook: the first results, and how many there are."""
+    rows = _rows(results, _SHOWN)
+    return html.fill("several_fragment.html", rows=rows, count=len(results), failed=len(results.skipped))
+
+
+def data_frame(results: Results[Any]) -> pandas.DataFrame:
+    """The results' tables below each other, the number of the text in the first column. Raises MissingExtra."""
+    pd = frames.pandas_module()
+    parts = []
+    for number, result in enumerate(results):
+        if result is not None:
+            part = result.to_frame()
+            part.attrs = {}
+            part.insert(0, "text", number)
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"text": []})
+
+
+def _rows(results: Results[Any], most: int) -> list[dict[str, Any]]:
+    return [
+        {"number": i, "shown": None if result is None else result._repr_html_(), "why": results.skipped.get(i)}
+        for i, result in enumerate(results[:most])
+    ]

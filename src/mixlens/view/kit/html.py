@@ -1,0 +1,151 @@
+"""Pages and notebook output: whole in one file, no script, nothing from the network, everything escaped.
+
+A page follows the reader's light or dark setting and prints in the light one. A fragment (what a notebook shows) has
+inline styles on its own white ground and no ids or style sheet, so that any number of them can stand in one document.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+from mixlens.escape import visible
+from mixlens.view.kit import caption, colors, spelling, words
+from mixlens.view.kit.arrays import Array
+from mixlens.view.kit.spelling import spelled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mixlens.results import Attribution
+
+NAMED = 48  # tokens up to which a picture has its tokens beside it
+CELL = 15  # pixels a token there
+
+
+@cache
+def _environment() -> Environment:
+    # autoescape for every template, whatever its name
+    environment = Environment(
+        loader=PackageLoader("mixlens.view"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
+    )
+    environment.globals.update(number=spelling.number, colours=words.colours)
+    return environment
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template with its values, everything escaped."""
+    return _environment().get_template(template).render(**values)
+
+
+def uri(drawn: Figure) -> str:
+    """A figure as a data URI."""
+    out = io.BytesIO()
+    drawn.savefig(out, format="png", dpi=110, metadata={"Software": "mixlens"})
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def text(attr: Attribution, shown: list[words.Part]) -> dict[str, Any]:
+    """What a template needs to show the coloured text."""
+    scale = words.scale(shown)
+    return {
+        "lines": [
+            {"dir": direction, "words": [_colored(p, scale) for p in line]} for direction, line in words.lines(shown)
+        ],
+        "legend": legend(scale),
+        "heading": caption.heading(attr),
+        "says": caption.says(attr),
+        "warnings": caption.warnings(attr),
+        "held": words.held(shown, attr.source.units),
+        "special": len(words.content(shown)) < len(shown),
+        "goal": caption.asked(attr),
+        "foil": None if attr.target is None or attr.target.foil is None else spelled(attr.target.foil),
+        "specific": attr.meta.get("class_specific") is not False,
+        "words_known": attr.source.has_words,
+        "unit": attr.source.unit,
+        "units": attr.source.units,
+        "of_text": attr.source.unit == "token",
+        "dropped": attr.source.dropped,
+    }
+
+
+def _colored(part: words.Part, scale: colors.Scale) -> dict[str, Any]:
+    s = part.score
+    return {
+        "part": part,
+        "light": ("#" + scale.hex(s), "#" + scale.ink(s)),
+        "dark": ("#" + scale.hex(s, dark=True), "#" + scale.ink(s, dark=True)),
+    }
+
+
+def legend(scale: colors.Scale) -> dict[str, Any]:
+    """What a template needs to show a colour scale."""
+    steps = scale.steps(13)
+    return {
+        "signed": scale.signed,
+        "low": spelling.number(scale.ends()[0]),
+        "high": spelling.number(scale.ends()[1]),
+        "light": ", ".join(f"#{scale.hex(s)}" for s in steps),
+        "dark": ", ".join(f"#{scale.hex(s, dark=True)}" for s in steps),
+    }
+
+
+def bars(rows: Sequence[tuple[str, float, bool]]) -> dict[str, Any]:
+    """Rows (name, score, special) of a table with bars as long as the scores. Special tokens have none.
+
+    They would leave no length for the others; their scores stand there as numbers.
+    """
+    alone = all(special for _, _, special in rows)
+    scale = colors.scale([score for _, score, special in rows if alone or not special])
+    return {"signed": scale.signed, "rows": [_bar(n, s, special, scale, alone) for n, s, special in rows]}
+
+
+def _bar(name: str, score: float, special: bool, scale: colors.Scale, alone: bool) -> dict[str, Any]:
+    width = 100 * abs(scale.share(score)) / (2 if scale.signed else 1) if alone or not special else 0
+    left = 50 - width * (score < 0) if scale.signed else 0
+    hue = "#" + (colors.SPECIAL if special else colors.strong(score))
+    return {"name": name, "score": score, "special": special, "left": left, "width": width, "hue": hue}
+
+
+def by_layer(rows: Array, names: list[str], numbers: Sequence[int], units: str = "tokens") -> dict[str, Any]:
+    """A picture layer x token, the first layer at the bottom."""
+    layers, scale = rows.shape[0], colors.scale(rows.ravel())
+    named = rows.shape[1] <= NAMED and len(names) == rows.shape[1]
+    return {
+        "name": f"layers (up) by {units} (across)",
+        **png(rows[::-1], scale),
+        "width": rows.shape[1] * CELL * 1.4 if named else max(720, rows.shape[1]),
+        "height": layers * CELL,
+        "rows": [f"layer {number}" for number in reversed(numbers)],
+        "columns": names if named else [],
+        "legend": legend(scale),
+    }
+
+
+def png(panel: Array, scale: colors.Scale) -> dict[str, str]:
+    """A picture with a pixel a score as data URIs for light and dark pages; its palette is the scale in 255 steps.
+
+    An odd number, so that 0 is one of them.
+    """
+    low, high = scale.ends()
+    levels = np.clip(np.round(254 * (panel - low) / ((high - low) or 1)), 0, 254).astype(np.uint8)
+    image = Image.fromarray(levels).convert("P")
+    uris = {}
+    for name in ("light", "dark"):
+        image.putpalette([c for step in scale.steps(255) for c in scale.rgb(step, dark=name == "dark")])
+        out = io.BytesIO()
+        image.save(out, "PNG", optimize=True)
+        uris[name] = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return uris

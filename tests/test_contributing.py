@@ -113,8 +113,8 @@ def added(root: Path, title: str) -> list[str]:
     places = [place(root, code) for _, code in SECTIONS[title] if PLACE.match(code)]
     python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
     if find_spec("ruff"):
-        run(root, "-m", "ruff", "check", "-q", "--fix", *python)
         run(root, "-m", "ruff", "format", "-q", *python)
+        run(root, "-m", "ruff", "check", "-q", "--fix", *python)
     return python
 
 

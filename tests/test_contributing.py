@@ -22,14 +22,20 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("src", "tests", "docs", "experiments", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = ROOT / "CONTRIBUTING.md"
+BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = re.compile(r"# (\S+\.\w+)(?:, in (\w+))?\n")
 
 
 def sections() -> dict[str, list[tuple[str, str]]]:
     """Title -> (language, block), of the sections that say where something goes."""
-    parts = re.split(r"^## (.*)$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
-    found = {title: BLOCK.findall(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
+    found: dict[str, list[tuple[str, str]]] = {}
+    title = ""
+    for part in re.finditer(rf"^## (?P<title>[^\n]*)$|{BLOCK.pattern}", read := PAGE.read_text("utf-8"), re.M | re.S):
+        title = part["title"] or title  # (a heading within a block is the block's)
+        if part["title"] is None:
+            found.setdefault(title, []).append((part["language"], part["code"]))
+    assert read.count("```") == 2 * sum(map(len, found.values()))
     return {title: blocks for title, blocks in found.items() if any(PLACE.match(code) for _, code in blocks)}
 
 

@@ -124,6 +124,15 @@ def added(root: Path, title: str) -> list[str]:
     return python
 
 
+def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
+    across = set(
+        re.findall(r"`(\w+)/` \(", PAGE.read_text("utf-8").partition("Across them stand")[2].partition("\n\n")[0])
+    )
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert across == {"laws", "oracles", "golden", "models", "stored"}
+    assert folders - across <= {path.stem for path in (ROOT / "src" / "mixlens").iterdir()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_section_is_all_that_it_takes(title: str, copy: Path) -> None:

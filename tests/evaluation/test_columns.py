@@ -199,6 +199,9 @@ def test_a_method_that_fails_on_one_text(method: str, lens: mixlens.Lens, monkey
     row = table.row("spearman", method)
     assert (row.n, row.n_errors, table.row("spearman", "saliency").n_errors) == (3, 1, 0)
     assert np.isnan(table.values("aopc", method)[1])
+    null = table.values("aopc", "random")
+    assert table.row("aopc", method).null == pytest.approx(np.delete(null, 1).mean())  # of the texts that both are of
+    assert table.row("aopc", "saliency").null == pytest.approx(null.mean()) != pytest.approx(np.delete(null, 1).mean())
     (line,) = [line for line in table.examples() if "errors" in line]
     assert line["errors"][f"aopc {method}"] == "RuntimeError: out of memory"
 

@@ -22,9 +22,9 @@ sys.modules["shape_checker"] = checker
 install_import_hook([f"mixlens.{part}" for part in SHAPED], "shape_checker.check")
 
 
-from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Iterator
 
+import jaxtyping
 import pytest
 import torch
 
@@ -69,21 +69,11 @@ def save_tiny_bert(folder: Path, **config: object) -> Path:
 
 
 @pytest.fixture
-def unshaped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """A module as users have it, without the checks of shapes: what it refuses by itself can be seen.
-
-    The shape checker would come first and hide an error of the module's own.
-    """
-
-    def load(name: str) -> ModuleType:
-        spec = spec_from_file_location(f"unshaped.{name}", sys.modules[name].__file__)
-        assert spec is not None and spec.loader is not None
-        module = module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look their annotations up there
-        spec.loader.exec_module(module)
-        return module
-
-    return load
+def unshaped() -> Iterator[None]:
+    """No shapes are checked, as in a user's process: what the checker would refuse first shows its own error."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

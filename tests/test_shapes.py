@@ -11,6 +11,10 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.aggregate.flow import flow
+from mixlens.errors import UnknownOption
+from mixlens.mixing import MIXING
+from models.blocks import each_block
 
 FLAT = torch.zeros(3)
 WRONG = {
@@ -34,3 +38,29 @@ def test_wrong_shapes_are_refused(module):
     name, *args = WRONG[module]
     with pytest.raises(jaxtyping.TypeCheckError):
         getattr(import_module(f"mixlens.{module}"), name)(*args)
+
+
+def test_the_checker_can_be_put_aside(unshaped):
+    """What stands behind it then shows: here torch's own error."""
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        import_module("mixlens.aggregate.functions").head_rollout(FLAT, 0, 0.5)
+
+
+OPTIONS = [
+    ("alti", {"p": "1"}, "expected p=1 or p=2 for alti, got p='1'"),
+    ("alti", {"upto": None}, "expected upto='ln1' or 'ln2' for alti, got upto=None"),
+    ("value_zeroing", {"distance": 3}, "expected a distance of cosine, euclidean, spearman, got 3"),
+    ("value_zeroing", {"standardize": (FLAT, FLAT)}, r"expected standardize=\(mean, deviation\), each of shape"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "says"), OPTIONS)
+def test_formulas_refuse_by_themselves_what_the_checker_would(unshaped, method, options, says):
+    with pytest.raises(UnknownOption, match=says):
+        each_block("bert", lambda block: MIXING[method].function(block, **options))
+
+
+@pytest.mark.parametrize("asked", ["0", 0, [0.5], [None]])
+def test_flow_refuses_by_itself_what_the_checker_would(unshaped, asked):
+    with pytest.raises(UnknownOption, match="queries"):
+        flow(torch.eye(3)[None], queries=asked)

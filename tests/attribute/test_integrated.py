@@ -12,10 +12,11 @@ from transformers.activations import NewGELUActivation
 
 import mixlens
 from mixlens import Target
+from mixlens.architectures import layer_count
 from mixlens.attribute.path import family as path
 from mixlens.attribute.path.integrated import RULES, integrated_gradients
 from mixlens.attribute.path.rescale import rescaled
-from mixlens.capture.run import LayerPass, layer_count
+from mixlens.capture.run import LayerPass
 from mixlens.errors import NotConverged, Undefined, UnknownOption
 from models import families
 from oracles import autograd

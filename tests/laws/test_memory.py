@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec
+from mixlens.capture.graph import graph
 from mixlens.capture.run import LayerPass, run
 from mixlens.decompose import STAGES, Block, residuals
 from mixlens.decompose.zeroing import zeroed
@@ -101,7 +102,7 @@ def test_only_where_tokens_read_themselves_is_there_a_term_of_their_own(name):
                 continue
             paths = {"ln1": behind[:1], "ln2": behind}.get(stage, ())
             expected = frozen(block, paths, vectors(block.terms("attention")))
-            if stage != "attention" and block.reads_itself:
+            if stage != "attention" and block.one_stream:
                 i = torch.arange(TARGET)
                 expected[:, i, i] += frozen(block, paths, block.x[:, :, None])[:, :, 0]
             terms, y = block.terms(stage), block.result(stage)
@@ -120,7 +121,7 @@ OWN = ("attention_fixed_res", "attention_res", "norm_fixed_res")
 @every
 def test_maps_between_two_streams(name):
     def look(block: Block) -> None:
-        if block.reads_itself:
+        if block.one_stream:
             return
         for method in ("attention", "norm", "globenc", "alti", "value_zeroing", "effective_attention"):
             scores = MIXING[method].function(block)
@@ -233,3 +234,10 @@ def test_a_stream_that_is_not_the_one_read_is_named():
         changed = replace(spec, chain=chain)
         with torch.no_grad(), pytest.raises(SelfCheckFailed, match=says):
             run(model("bart"), changed, inputs("bart"), lambda seen, s=changed: residuals(Block(s, seen, 0)))
+
+
+def test_weights_in_the_graph_need_layers_of_one_attention():
+    with pytest.raises(Undefined, match="weights in the graph are defined for layers of one attention, got 2"):
+        graph(model("bart"), DECODERS["bart"].spec, inputs("bart"), weights=True)
+    with_hidden = graph(model("bart"), DECODERS["bart"].spec, inputs("bart"))
+    assert [h.shape for h in with_hidden.hidden] == [(2, TARGET, 32)] * 3

@@ -174,12 +174,11 @@ LENGTHS = {
 
 @pytest.mark.parametrize("field", LENGTHS)
 def test_lengths_that_do_not_fit(field, unshaped):
-    case = unshaped("mixlens.measure.case")
     value, says = LENGTHS[field]
     fitting = {"scores": np.zeros(2), "special": np.zeros(2, dtype=bool)}
-    case.Case(**fitting, curve=np.zeros(5))
+    Case(**fitting, curve=np.zeros(5))
     with pytest.raises(InputError, match=says):
-        case.Case(**{**fitting, field: value})
+        Case(**{**fitting, field: value})
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def vectors(terms: Any) -> Tensor:
     t = torch.einsum("bhij,bhjc,hcd->bijd", alpha, v, terms.projection)
     if terms.scale is not None:
         t = t * terms.scale[:, :, None, None]
-    if terms.own is not None:
+    if terms.residual is not None:
         i = torch.arange(t.shape[1])
-        t[:, i, i] += terms.own
+        t[:, i, i] += terms.residual
     return t

@@ -6,6 +6,8 @@ A reference to 1e-10 needs neither; nothing of mixlens is used here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -15,11 +17,16 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION = "exact"
+See = Callable[[nn.Module, Tensor], Tensor | None]
+_seeing: list[See] = []
 
 
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
+    for see in _seeing:
+        new = see(module, value)
+        value = value if new is None else new
     groups = query.shape[1] // key.shape[1]
     key, value = (t.repeat_interleave(groups, 1) for t in (key, value))
     scaling = kwargs.get("scaling")
@@ -38,6 +45,32 @@ def _attention(
 
 AttentionInterface.register(ATTENTION, _attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+@contextmanager
+def seeing(see: See) -> Iterator[None]:
+    """`see(module, value)` at each attention call; value vectors (text, head, token, width) that it gives are used."""
+    _seeing.append(see)
+    try:
+        yield
+    finally:
+        _seeing.remove(see)
+
+
+def layers(model: nn.Module) -> list[nn.Module]:
+    """The distinct layers, in order: of lists of modules, the innermost entries that hold an attention.
+
+    Told by the class's name, which transformers keeps to, so that no table of families' names is needed.
+    """
+    paths = [path.split(".") for path, module in model.named_modules() if "Attention" in type(module).__name__]
+    return list(dict.fromkeys(_entry(model, parts) for parts in paths))
+
+
+def _entry(model: nn.Module, parts: list[str]) -> nn.Module:
+    """The innermost entry of a list of modules that holds the module at a path."""
+    prefixes = (parts[:k] for k in range(len(parts), 0, -1))
+    path = next(path for path in prefixes if isinstance(model.get_submodule(".".join(path[:-1])), nn.ModuleList))
+    return model.get_submodule(".".join(path))
 
 
 def exact_norms(model: nn.Module) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models import families
+from models import exact, families
 
 
 @dataclass
@@ -21,17 +21,7 @@ class Trace:
     logits: Tensor  # (class,), or (token, class)
 
 
-def layers(base: Any) -> list[Any]:
-    kind = type(base).__name__.removesuffix("Model")
-    if kind == "Albert":
-        return [layer for group in base.encoder.albert_layer_groups for layer in group.albert_layers]
-    if kind == "DistilBert":
-        return list(base.transformer.layer)
-    if kind == "GPT2":
-        return list(base.h)
-    if kind == "OPT":
-        return list(base.decoder.layers)
-    return list(base.encoder.layer) if hasattr(base, "encoder") else list(base.layers)
+layers = exact.layers  # of a model, or of its part without heads
 
 
 def trace(model: Any, ids: Sequence[int], leaf: Tensor | None = None, layer: int = 0, **inputs: Any) -> Trace:
@@ -59,7 +49,7 @@ def trace(model: Any, ids: Sequence[int], leaf: Tensor | None = None, layer: int
         return (y.view_as(out[0]), *out[1:]) if isinstance(out, tuple) else y.view_as(out)
 
     handles = []
-    for module in layers(model.base_model):
+    for module in layers(model):
         handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         handles.append(module.register_forward_hook(after, with_kwargs=True))
     try:

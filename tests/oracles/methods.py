@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -125,81 +126,32 @@ def mixing_ratio(layer: Layer, method: str) -> ndarray:
 
 # --- Value Zeroing: nothing but the model itself, run again with a value really zeroed ---
 
-_BERT = "encoder.layer.{}.attention.self.value"
-_LLAMA = "layers.{}.self_attn.v_proj"
-VALUES = {  # model type -> layer path, value path; how the values lie in that module's output
-    "bert": ("encoder.layer.{}", _BERT, "all"),
-    "roberta": ("encoder.layer.{}", _BERT, "all"),
-    "xlm-roberta": ("encoder.layer.{}", _BERT, "all"),
-    "camembert": ("encoder.layer.{}", _BERT, "all"),
-    "electra": ("encoder.layer.{}", _BERT, "all"),
-    "distilbert": ("transformer.layer.{}", "transformer.layer.{}.attention.v_lin", "all"),
-    "gpt2": ("h.{}", "h.{}.attn.c_attn", "third"),
-    "gpt_neox": ("layers.{}", "layers.{}.attention.query_key_value", "third of each head"),
-    "opt": ("decoder.layers.{}", "decoder.layers.{}.self_attn.v_proj", "all"),
-    "llama": ("layers.{}", _LLAMA, "all"),
-    "mistral": ("layers.{}", _LLAMA, "all"),
-    "qwen2": ("layers.{}", _LLAMA, "all"),
-    "qwen3": ("layers.{}", _LLAMA, "all"),
-    "gemma2": ("layers.{}", _LLAMA, "all"),
-    "modernbert": ("layers.{}", "layers.{}.attn.Wqkv", "third"),
-}
-
-
-def paths(model: Any, layer: int) -> tuple[str, str, str, int]:
-    """Layer path, value path, layout, and which call of that layer it is (ALBERT shares its modules)."""
-    c = model.config
-    if c.model_type != "albert":
-        where, value, layout = VALUES[c.model_type]
-        return where.format(layer), value.format(layer), layout, 0
-    times, inner = divmod(layer, c.inner_group_num)
-    per_group = c.num_hidden_layers // c.num_hidden_groups
-    path = f"encoder.albert_layer_groups.{times // per_group}.albert_layers.{inner}"
-    return path, f"{path}.attention.value", "all", times % per_group
-
-
-def zero_(out: torch.Tensor, layout: str, heads: int) -> torch.Tensor:
-    """A value map's output (copy, token, width) with token t's value zero in copy t."""
-    out = out.clone()
-    width = out.shape[-1] // 3
-    for token in range(out.shape[1]):
-        row = out[token, token]
-        if layout == "all":
-            row.zero_()
-        elif layout == "third":
-            row[2 * width :] = 0
-        else:
-            row.view(heads, 3, -1)[:, 2] = 0
-    return out
-
 
 def zeroed_outputs(name: str, ids: list[int], layer: int) -> tuple[ndarray, ndarray]:
     """A layer's outputs (token, dim), and (query, zeroed token, dim): one token's value vectors zero in each copy."""
-    model = families.model(name, attention=exact.ATTENTION)
-    where, value, layout, nth = paths(model, layer)
-    calls, outputs = [0, 0], []
+    model, n = families.model(name, attention=exact.ATTENTION), len(ids)
+    attentions, outputs = itertools.count(), list[torch.Tensor]()
 
-    def at_value(module: Any, args: Any, out: torch.Tensor) -> torch.Tensor | None:
-        calls[0] += 1
-        wide = out.view(len(ids) + 1, len(ids), -1)
-        return zero_(wide, layout, model.config.num_attention_heads).view(out.shape) if calls[0] == nth + 1 else None
+    def zero(module: Any, value: torch.Tensor) -> torch.Tensor | None:
+        if next(attentions) != layer:
+            return None
+        value = value.clone()
+        for token in range(n):  # token t in copy t; the last copy has none
+            value[token, :, token] = 0
+        return value
 
-    def at_layer(module: Any, args: Any, out: Any) -> None:
-        calls[1] += 1
-        if calls[1] == nth + 1:
-            outputs.append((out[0] if isinstance(out, tuple) else out).view(len(ids) + 1, len(ids), -1).numpy())
+    def keep(module: Any, args: Any, out: Any) -> None:
+        outputs.append((out[0] if isinstance(out, tuple) else out).view(n + 1, n, -1))
 
-    hooks = [
-        model.get_submodule(value).register_forward_hook(at_value),
-        model.get_submodule(where).register_forward_hook(at_layer),
-    ]
+    hooks = [module.register_forward_hook(keep) for module in exact.layers(model)]
     try:
-        exact.forward(model, *[ids] * (len(ids) + 1))
+        with exact.seeing(zero):
+            exact.forward(model, *[ids] * (n + 1))
     finally:
         for hook in hooks:
             hook.remove()
-    (out,) = outputs
-    return out[-1], out[:-1].swapaxes(0, 1)  # the last copy has no token zeroed
+    out = outputs[layer].numpy()
+    return out[-1], out[:-1].swapaxes(0, 1)
 
 
 def cosine(a: ndarray, b: ndarray) -> float:

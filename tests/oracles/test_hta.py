@@ -19,12 +19,6 @@ from models import exact, families
 
 N = 7  # more than a window
 TOLERANCE = 1e-12
-LAYERS = {
-    "distilbert": "transformer.layer",
-    "gpt2": "h",
-    "opt": "decoder.layers",
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), "encoder.layer"),
-}
 QUICK = ("bert", "gpt2", "gpt_neox", "gemma2", "modernbert")  # every order, norm and FFN; -m slow: all others
 METHODS = ("hta", "hta_x_input")
 
@@ -39,13 +33,6 @@ def exact_rotation(monkeypatch):
         return tuple(t * cos + modern.rotate_half(t) * sin for t in (q, k))
 
     monkeypatch.setattr(modern, "apply_rotary_pos_emb", rotate)
-
-
-def layer_modules(model: Any) -> list[nn.Module]:
-    kind = model.config.model_type
-    if kind == "albert":
-        return [layer for group in model.encoder.albert_layer_groups for layer in group.albert_layers]
-    return list(model.get_submodule(LAYERS.get(kind, "layers")))
 
 
 def jacobians(name: str, ids: list[int]) -> list[tuple[Tensor, Tensor]]:
@@ -64,7 +51,7 @@ def jacobians(name: str, ids: list[int]) -> list[tuple[Tensor, Tensor]]:
         with torch.enable_grad():
             found.append((x[0], torch.autograd.functional.jacobian(layer, x[0], vectorize=True)))
 
-    for module in layer_modules(model):
+    for module in exact.layers(model):
         module.register_forward_hook(hook, with_kwargs=True)
     exact.forward(model, ids)
     return found

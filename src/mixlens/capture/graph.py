@@ -12,6 +12,7 @@ from torch import Tensor
 from mixlens.architectures import Spec
 from mixlens.capture.attention import Call
 from mixlens.capture.run import LayerPass, OnLinear, run
+from mixlens.errors import Undefined
 
 
 @dataclass(eq=False)
@@ -45,8 +46,14 @@ def graph(
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
     dim); what is below may then be left out (`skip`, and `tokens` too: see `run`). `also` and `on_linear` see every
-    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable.
+    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. Raises Undefined for
+    weights of layers with several attentions.
     """
+    if weights and len(spec.attends) > 1:
+        raise Undefined(
+            f"attention weights in the graph are defined for layers of one attention, got {len(spec.attends)}; "
+            "use a method that needs gradients of hidden states alone"
+        )
     kept: list[Tensor] = []
     attention: list[Tensor] = []
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Attend, Spec, base_model, layer_modules, submodule
-from mixlens.architectures import layer_count as layer_count
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow

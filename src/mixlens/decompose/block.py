@@ -67,29 +67,29 @@ class Block:
         return seen.norms[path][1 if post else 0]
 
     @property
-    def reads_itself(self) -> bool:
+    def one_stream(self) -> bool:
         """Whether queries and keys are one stream, so that a token has a term of its own."""
         return self.attend.reads == "self"
 
-    def require_itself(self, name: str) -> None:
+    def require_one_stream(self, name: str) -> None:
         """Raises Undefined for what needs a token's own term, where another stream is read."""
-        if not self.reads_itself:
+        if not self.one_stream:
             raise Undefined(
                 f"{name} needs queries and keys of one stream, '{self.attend.attention}' reads another, in which no "
                 "token meets itself; use a method that needs no term of its own (attention, norm, value_zeroing)"
             )
 
     def only(self, queries: Tensor) -> Block:
-        """The same for some query rows alone, `queries` (batch, row) being their positions; all keys stay."""
-        one = copy.copy(self)
-        one.place, one.call = queries, self.call.take(queries)
-        one.x, one.attn, one.y = (take_rows(t, queries) for t in (self.x, self.attn, self.y))
-        one.norms = {p: (take_rows(t, queries), take_rows(u, queries)) for p, (t, u) in self.norms.items()}
-        one.passes = {
+        """The same for a few query rows, `queries` (batch, row) being their positions; all keys stay."""
+        rows = copy.copy(self)
+        rows.place, rows.call = queries, self.call.take(queries)
+        rows.x, rows.attn, rows.y = (take_rows(t, queries) for t in (self.x, self.attn, self.y))
+        rows.norms = {p: (take_rows(t, queries), take_rows(u, queries)) for p, (t, u) in self.norms.items()}
+        rows.passes = {
             attend: replace(seen, calls=[call.take(queries) for call in seen.calls])
             for attend, seen in self.passes.items()
         }
-        return one
+        return rows
 
     @cached_property
     def output(self) -> tuple[Tensor, Tensor | None]:
@@ -129,18 +129,18 @@ class Block:
                 f"expected a post-LN layer for the stage '{stage}', got a {self.spec.order}-LN one: no norm follows "
                 "its residual sum"
             )
-        projection, own, scale = self.output[0], None, None
+        projection, residual, scale = self.output[0], None, None
         branch_norm = self.attend.branch_norm
         if stage != "attention":
-            own = self.x if self.reads_itself else None
+            residual = self.x if self.one_stream else None
             if branch_norm is not None:
                 projection, scale = self.norm(branch_norm).linear(projection), self.scale(branch_norm)
         for path in self._norms_to(stage):
             norm, factor = self.norm(path), self.scale(path)
             projection = norm.linear(projection)
-            own = None if own is None else norm.linear(own) * factor[..., None]
+            residual = None if residual is None else norm.linear(residual) * factor[..., None]
             scale = factor if scale is None else scale * factor
-        return Terms(self.call, self.values, projection, scale, own, self.place, self.reads_itself)
+        return Terms(self.call, self.values, projection, scale, residual, self.place, self.one_stream)
 
     def result(self, stage: Stage) -> Tensor:
         """The real vector at a stage, biases in: what the terms explain. (batch, position, dim)."""
@@ -209,10 +209,10 @@ class Block:
         """The same for each text of the batch alone."""
         batch = len(self.x)
         for b in range(batch):
-            one = copy.copy(self)
+            text = copy.copy(self)
             for name in ("x", "attn", "y", "norms", "values", "call", "arguments", "passes"):
-                setattr(one, name, of_text(getattr(self, name), b, batch))
-            yield one
+                setattr(text, name, of_text(getattr(self, name), b, batch))
+            yield text
 
     def jacobians(self) -> Jacobians:
         """Of query, key and value with respect to the layer's input, token by token, for a block of one text.
@@ -252,18 +252,18 @@ class Block:
         if post:
             last, actual, _ = at(feed.norm)
             jacobian.diagonal(dim1=-2, dim2=-1).add_(1)
-            own = last.push(norm.pull(jacobian, before), actual)
+            direct = last.push(norm.pull(jacobian, before), actual)
         else:
-            own = norm.pull(jacobian, before) + eye
-        through = eye.expand_as(own) if self.spec.order == "parallel" else own
+            direct = norm.pull(jacobian, before) + eye
+        through = eye.expand_as(direct) if self.spec.order == "parallel" else direct
         if self.attend.branch_norm is not None:
-            between, actual, _ = at(self.attend.branch_norm)
-            through = between.pull(through, actual)
-        return through, own
+            middle, actual, _ = at(self.attend.branch_norm)
+            through = middle.pull(through, actual)
+        return through, direct
 
     def _one_feed(self) -> Feed:
         """The feed-forward network of a layer of one self attention and one network. Raises Undefined for others."""
-        if len(self.spec.chain) != 2 or not self.reads_itself or not isinstance(self.behind[0], Feed):
+        if len(self.spec.chain) != 2 or not self.one_stream or not isinstance(self.behind[0], Feed):
             raise Undefined(
                 "the Jacobian of a layer is defined for layers of one self attention and one feed-forward network, got "
                 f"{len(self.spec.chain)} sub-blocks; use value_zeroing"

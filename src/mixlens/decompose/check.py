@@ -60,15 +60,15 @@ def _check_stream(block: Block) -> None:
     Vectors of the other sign show it. Where a layer has one attention, whose keys are said to be its own, there is no
     other stream.
     """
-    if block.reads_itself and len(block.spec.attends) == 1:
+    if block.one_stream and len(block.spec.attends) == 1:
         return
     path, arguments = block.attend.attention, block.passes[block.attend].arguments
-    if block.reads_itself:
+    if block.one_stream:
         call = attention_of(block.module, path, block.arguments, -block.x)
     else:
         call = attention_alone(submodule(block.module, path), arguments, -block.x)
     stays = call.k.shape == block.call.k.shape and _relative(call.k, widened(block.call.k)) < 1e-2
-    if stays == block.reads_itself:
+    if stays == block.one_stream:
         kinds = {True: "'memory'", False: "'self'"}
         raise SelfCheckFailed(
             f"expected '{path}' of {type(block.module).__name__} {block.index} to read '{block.attend.reads}', its "

@@ -1,8 +1,8 @@
 """The exact additive terms of one sub-block, without ever holding query x key x dim.
 
-    term_ij = scale_i * sum_h alpha_ij^h w_j^h  +  [i = j] own_i            w_j^h = v_j^h projection^h
+    term_ij = scale_i * sum_h alpha_ij^h w_j^h  +  [i = j] residual_i       w_j^h = v_j^h projection^h
 
-The terms of source j lie in the span of its H head vectors w_j^h (plus the residual own_i at i = j), so their norms
+The terms of source j lie in the span of its H head vectors w_j^h (plus the residual at i = j), so their norms
 follow from the H x H Gram matrices of the head vectors.
 """
 
@@ -34,9 +34,9 @@ class Terms:
     values: Tensor
     projection: Tensor
     scale: Tensor | None = None  # (batch, query); None: 1
-    own: Tensor | None = None  # (batch, query, dim): the residual's term at i = j; None: no residual
+    residual: Tensor | None = None  # (batch, query, dim): the residual's term at i = j; None: no residual
     place: Tensor | None = None  # (batch, query): the queries' positions among the keys; None: all, in order
-    itself: bool = True  # queries and keys are one stream: a token has a term of its own
+    one_stream: bool = True  # of queries and keys, so that a token has a term of its own
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -81,11 +81,11 @@ class Terms:
 
     def selves(self) -> Float[Tensor, "batch query dim"]:
         """The diagonal terms, i = j, with the residual where there is one. Raises Undefined between two streams."""
-        self._require_itself()
+        self._require_one_stream()
         return self._selves(torch.cat([self._diagonal(alpha, rows) for rows, alpha in self.rows()], 2))
 
-    def _require_itself(self) -> None:
-        if not self.itself:
+    def _require_one_stream(self) -> None:
+        if not self.one_stream:
             raise Undefined("expected queries and keys of one stream for a token's own term, got two streams")
 
     def _diagonal(self, alpha: Tensor, rows: slice) -> Float[Tensor, "batch head row"]:
@@ -106,24 +106,24 @@ class Terms:
         v = repeat_heads(self.values, self.call.groups)
         if self.place is not None:
             v = v.gather(2, self.place[:, None, :, None].expand(-1, v.shape[1], -1, v.shape[3]))
-        own = self.from_context(weights[..., None] * v)
-        return own if self.own is None else own + self.own
+        diagonal = self.from_context(weights[..., None] * v)
+        return diagonal if self.residual is None else diagonal + self.residual
 
     def selves_and_others(self) -> tuple[Tensor, Tensor]:
         """The diagonal terms, and the sum of each row's other terms; both (batch, query, dim). Raises Undefined."""
-        self._require_itself()
+        self._require_one_stream()
         v = repeat_heads(self.values, self.call.groups)
         assert self.place is None
-        own, others = [], []
+        diagonal, others = [], []
         for rows, alpha in self.rows():
-            own.append(self._diagonal(alpha, rows))
+            diagonal.append(self._diagonal(alpha, rows))
             alpha[..., rows].diagonal(dim1=2, dim2=3).zero_()
             others.append(alpha @ v)
-        return self._selves(torch.cat(own, 2)), self.from_context(torch.cat(others, 2))
+        return self._selves(torch.cat(diagonal, 2)), self.from_context(torch.cat(others, 2))
 
     def chunks(self) -> Iterator[tuple[slice, slice, Float[Tensor, "batch row key dim"]]]:
         """The vectors themselves, by blocks of rows and keys: `(rows, keys, terms)`."""
-        assert self.place is None or self.own is None
+        assert self.place is None or self.residual is None
         batch, _, _, dim = self.shape
         for rows, alpha in self.rows():
             step = CACHE_BYTES // (batch * alpha.shape[2] * dim * alpha.element_size())
@@ -133,8 +133,8 @@ class Terms:
                     t = torch.einsum("bhik,bkhd->bikd", alpha[..., keys], vectors[:, inner])
                     if self.scale is not None:
                         t = t * self.scale[:, rows, None, None]
-                    if self.own is not None:
-                        _add_diagonal(t, self.own, rows, keys)
+                    if self.residual is not None:
+                        _add_diagonal(t, self.residual, rows, keys)
                     yield rows, keys, t
 
     def norms(self) -> Float[Tensor, "batch query key"]:
@@ -147,10 +147,11 @@ class Terms:
         inner = gram[..., :heads, :heads]
         factor = _factor(inner) if self.values.dtype == torch.float32 and gram.device.type == "cpu" else None
         form = inner if factor is None else factor
-        out, own = torch.empty(batch, n, self.queries, dtype=form.dtype, device=gram.device), []  # batch, key, query
+        out = torch.empty(batch, n, self.queries, dtype=form.dtype, device=gram.device)  # batch, key, query
+        diagonal: list[Tensor] = []
         for rows, alpha in self.rows():
-            if self.own is not None:
-                own.append(self._diagonal(alpha, rows))
+            if self.residual is not None:
+                diagonal.append(self._diagonal(alpha, rows))
             a = _heads_last(alpha)
             for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)):
                 some = a[:, keys].to(form.dtype)
@@ -165,8 +166,8 @@ class Terms:
         if self.scale is not None:
             norms = norms * self.scale[..., None]
         norms = norms.to(self.values.dtype)
-        if self.own is not None:
-            self._put_diagonal(norms, self._self_norms(torch.cat(own, 2), gram).to(norms.dtype))
+        if self.residual is not None:
+            self._put_diagonal(norms, self._self_norms(torch.cat(diagonal, 2), gram).to(norms.dtype))
         return norms
 
     def _self_norms(self, weights: Float[Tensor, "batch head query"], gram: Tensor) -> Float[Tensor, "batch query"]:
@@ -181,7 +182,7 @@ class Terms:
     def _grams(self) -> Float[Tensor, "batch key vector vector"]:
         """Inner products of each key's head vectors and, last, its residual's term; in float64 where there is one."""
         batch, heads, n, dim = self.shape
-        residual = self.own if self.place is None else None
+        residual = self.residual if self.place is None else None
         count = heads + (residual is not None)
         wide = torch.float64 if self.values.device.type != "mps" else torch.float32
         gram = torch.empty(batch * n, count, count, dtype=wide, device=self.values.device)
@@ -190,15 +191,15 @@ class Terms:
         for keys in blocks(batch * n, self._step(VECTOR_BYTES, TILE_BYTES) // (count * dim * gram.itemsize)):
             some = scratch("some vectors", (heads, keys.stop - keys.start, dim), v)
             torch.bmm(v[:, keys], self.projection, out=some)
-            own = None if residual is None else residual.flatten(0, 1)[keys]
+            tail = None if residual is None else residual.flatten(0, 1)[keys]
             if fused is not None:
-                fused(some, own, gram[keys])
+                fused(some, tail, gram[keys])
                 continue
             # With the vectors innermost the small products run at three times the speed of the other order.
             w = scratch("all vectors", (keys.stop - keys.start, dim, count), gram)
             w[..., :heads] = some.permute(1, 2, 0)
-            if own is not None:
-                w[..., heads] = own
+            if tail is not None:
+                w[..., heads] = tail
             torch.bmm(w.mT, w, out=gram[keys])
         return gram.view(batch, n, count, count)
 
@@ -206,12 +207,13 @@ class Terms:
         """||term_ij - y_i||_p, p = 1 or 2, a vector at a time or a cache-sized block of them (ALTI)."""
         batch, heads, n, dim = self.shape
         target = y if self.scale is None else y / self.scale[..., None]  # the scale is taken out of the whole norm
-        out, own = y.new_empty(batch, n, self.queries), []  # out: batch, key, query
+        out = y.new_empty(batch, n, self.queries)  # batch, key, query
+        diagonal: list[Tensor] = []
         fused = fused_distances(heads, dim, p) if self._single() else None
         for keys, vectors in self.keys():
             for rows, alpha in self.rows():
-                if keys.start == 0 and self.own is not None:
-                    own.append(self._diagonal(alpha, rows))
+                if keys.start == 0 and self.residual is not None:
+                    diagonal.append(self._diagonal(alpha, rows))
                 a, there = _heads_last(alpha[..., keys]), out[:, keys, rows]
                 if fused is None:
                     self._distances(a, vectors, target[:, rows], p, there)
@@ -222,8 +224,8 @@ class Terms:
         out = out.transpose(1, 2)
         if self.scale is not None:
             out = out * self.scale[..., None]
-        if self.own is not None:
-            off = torch.linalg.vector_norm(self._selves(torch.cat(own, 2)) - y, ord=p, dim=-1)
+        if self.residual is not None:
+            off = torch.linalg.vector_norm(self._selves(torch.cat(diagonal, 2)) - y, ord=p, dim=-1)
             self._put_diagonal(out, off)
         return out
 
@@ -291,9 +293,9 @@ def _heads_last(alpha: Float[Tensor, "batch head row key"]) -> Float[Tensor, "ba
     return alpha.permute(0, 2, 3, 1).contiguous().transpose(1, 2)
 
 
-def _add_diagonal(t: Tensor, own: Tensor, rows: slice, keys: slice) -> None:
-    """Add own_i to the entries of `t` (batch, row, key, dim) with i = j."""
+def _add_diagonal(t: Tensor, residual: Tensor, rows: slice, keys: slice) -> None:
+    """Add residual_i to the entries of `t` (batch, row, key, dim) with i = j."""
     both = range(max(rows.start, keys.start), min(rows.stop, keys.stop))
     if both:
         i = torch.tensor(both, dtype=torch.int64, device=t.device)
-        t[:, i - rows.start, i - keys.start] += own[:, i]
+        t[:, i - rows.start, i - keys.start] += residual[:, i]

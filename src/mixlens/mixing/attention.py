@@ -33,7 +33,7 @@ def attention_res(block: Block) -> Map:
 
     A row without off-diagonal mass (row 0 of a causal model) is the unit row.
     """
-    block.require_itself("attention_res")
+    block.require_one_stream("attention_res")
     off = attention(block)
     off.diagonal(dim1=1, dim2=2).zero_()
     ratio = mixing_ratio(block, "globenc").masked_fill(off.sum(-1) == 0, 0.0)

@@ -134,7 +134,7 @@ def layer_maps(
         signed=mixing.signed,
         causal=causal,
         windows=tuple(s.window for s in text_pass.sights) if plain else None,
-        queries=rows,
+        rows=rows,
     )
 
 

@@ -14,7 +14,7 @@ Map = Float[Tensor, "batch query key"]
 
 def half_identity(block: Block, scores: Map) -> Map:
     """0.5 M + 0.5 I. Raises Undefined where queries and keys are two streams."""
-    block.require_itself("half the identity")
+    block.require_one_stream("half the identity")
     eye = torch.eye(scores.shape[-1], dtype=scores.dtype, device=scores.device)
     return 0.5 * scores + 0.5 * eye
 

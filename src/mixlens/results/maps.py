@@ -87,7 +87,7 @@ class LayerMaps(Result):
         rows = rows if queries is None or isinstance(queries, Stream) else queries
         if keys is None or scores is None or method is None:
             raise TypeError("LayerMaps needs a stream (source=, or keys= and queries=), scores= and method=")
-        super().__init__(keys, scores, method, options or {}, meta or {})
+        super().__init__(keys, scores, method, {} if options is None else options, {} if meta is None else meta)
         values = {
             "rows_sum_to_one": rows_sum_to_one,
             "holds_residual": holds_residual,

@@ -1,4 +1,7 @@
-"""Stage 9: pictures of a result: terminal, pages, figures, LaTeX, tables. Nothing here computes a score.
+"""Pictures of results: terminal, pages, figures, LaTeX, tables. Nothing here computes a score.
+
+A file a result, and one of its figures (`*_figures.py`, which alone import matplotlib), over what all are made with in
+`kit/`.
 
 The modules know a result by its attributes and never import `mixlens.results`, which imports them on use.
 """

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
-from mixlens.errors import ResultFileError
+from mixlens.errors import NotFinite, ResultFileError
 from mixlens.files import path_of, replacing
 from mixlens.packing import pack as _pack
 from mixlens.packing import plain as _plain
@@ -23,19 +23,20 @@ from mixlens.packing import unpack as _unpack
 from mixlens.schema import check
 
 if TYPE_CHECKING:
-    from mixlens.results import Attribution, Comparison, LayerMaps, PathLike
+    from mixlens.results import Attribution, Comparison, LayerMaps, PathLike, Trace
 
 VERSION = 3  # of the format; a reader refuses newer ones. 1: single results, 2: comparisons, 3: streams of any kind
 KEY, SUM = "mixlens", "sha256"  # the header in the file's metadata, and the checksum in it, of all the rest
 _TENSORS = ("scores", "layers")
 _PARTS = ("attributions", "maps")  # of a comparison
-_KEYS = {"format", "kind", "source", "into", "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
+_STREAM_FIELDS = ("source", "into", "prompt", "answer")
+_KEYS = {"format", "kind", *_STREAM_FIELDS, "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
 _STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions}
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
 
 
-def write(result: Attribution | LayerMaps | Comparison, path: PathLike) -> Path:
+def write(result: Attribution | LayerMaps | Comparison | Trace, path: PathLike) -> Path:
     """Write a result; the file is there whole or not at all. Returns the path. Raises ResultFileError."""
     from mixlens.results import Comparison
 
@@ -69,7 +70,7 @@ def _comparison(result: Comparison) -> tuple[dict[str, Any], dict[str, torch.Ten
     return {**kind, "parts": parts}, tensors
 
 
-def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _single(result: Attribution | LayerMaps | Trace) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     values = {f.name: getattr(result, f.name) for f in fields(result)}
     tensors = {
         # cloned, since safetensors refuses tensors that share memory
@@ -77,7 +78,7 @@ def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, 
         for name in _TENSORS
         if isinstance(values.get(name), torch.Tensor)
     }
-    streams = {name: _stream(values.pop(name)) for name in ("source", "into") if values.get(name) is not None}
+    streams = {name: _stream(values.pop(name)) for name in _STREAM_FIELDS if values.get(name) is not None}
     header = {
         "format": VERSION,
         "kind": type(result).__name__,
@@ -97,7 +98,7 @@ def _stream(stream: Stream) -> dict[str, Any]:
     return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
 
 
-def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
+def read(path: PathLike) -> Attribution | LayerMaps | Comparison | Trace:
     """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
     path = path_of(path, "name one that .save(path) wrote")
     try:
@@ -144,7 +145,7 @@ def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
             return _whole(data, tensors) if data["kind"] == "Comparison" else _build(data, tensors)
     except RecursionError as error:
         raise _damaged(path, "RecursionError: nested too deep") from error
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, NotFinite) as error:
         raise _damaged(path, _line(error)) from error
     raise ResultFileError(
         f"expected a result file of format {VERSION} or older, got format {version}: {path}; "
@@ -200,6 +201,14 @@ def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
     }
 
 
+def plain_trace(trace: Trace) -> dict[str, Any]:
+    """A trace as plain data that JSON can hold, as `plain` of the others."""
+    values = {f.name: getattr(trace, f.name) for f in fields(trace)}
+    streams = {name: _described(values.pop(name)) for name in ("prompt", "answer")}
+    scores = {"scores": values.pop("scores").detach().cpu().tolist()}
+    return {**streams, **scores, **{k: _plain(v) for k, v in values.items()}, "model": _plain(trace.meta.get("model"))}
+
+
 def _described(stream: Stream) -> dict[str, Any]:
     """A stream for readers of JSON."""
     out: dict[str, Any] = {
@@ -232,20 +241,21 @@ def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Comp
     return comparison
 
 
-def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribution | LayerMaps:
-    from mixlens.results import Attribution, LayerMaps
+def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribution | LayerMaps | Trace:
+    from mixlens.results import Attribution, LayerMaps, Trace
 
-    kinds: dict[str, Any] = {"Attribution": Attribution, "LayerMaps": LayerMaps}
+    kinds: dict[str, Any] = {"Attribution": Attribution, "LayerMaps": LayerMaps, "Trace": Trace}
     kind, values = kinds[data["kind"]], {k: _unpack(v) for k, v in data["fields"].items()}
     if "scores" not in tensors:
         raise ValueError("no scores")
-    streams = {name: _restored(data[name]) for name in ("source", "into") if name in data}
+    streams = {name: _restored(data[name]) for name in _STREAM_FIELDS if name in data}
     for stream in streams.values():
         check(stream, type(stream), "a stream")
         stream.validate()
-    result: Attribution | LayerMaps = kind(**streams, **values, **tensors)
+    result: Attribution | LayerMaps | Trace = kind(**streams, **values, **tensors)
     check(result, kind, "it")
-    _fits(result)
+    if not isinstance(result, Trace):  # which holds its numbers against its streams itself
+        _fits(result)
     return result
 
 

@@ -15,7 +15,7 @@ from mixlens.capture.stream import Stream
 from mixlens.capture.words import Unit, units
 
 if TYPE_CHECKING:
-    from mixlens.results import Attribution, Comparison, LayerMaps
+    from mixlens.results import Attribution, Comparison, LayerMaps, Trace
 
 PathLike = str | os.PathLike[str]
 
@@ -74,7 +74,7 @@ class Result:
 
 
 @checked
-def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
+def read(path: PathLike) -> Attribution | LayerMaps | Comparison | Trace:
     """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError."""
     from mixlens import storage
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from mixlens.arguments import checked
+from mixlens.arguments import checked, is_whole, shown
+from mixlens.errors import UnknownOption
 from mixlens.escape import visible
 from mixlens.results import units
 from mixlens.results.base import PathLike
@@ -72,7 +73,12 @@ class UnitTrace(Tabled):
 
     @checked
     def top(self, n: int = 5) -> tuple[Top, ...]:
-        """For each answer unit the `n` sources with the largest sizes of scores; template tokens are no source here."""
+        """For each answer unit the `n` sources with the largest sizes of scores; template tokens are no source here.
+
+        Raises UnknownOption.
+        """
+        if not is_whole(n) or n < 1:
+            raise UnknownOption(f"expected n of 1 or more, how many sources, got {shown(n)}")
         sources = [j for j, unit in enumerate(self.sources) if unit.where != "template"]
         out = []
         for unit, row in zip(self.answer, self.scores.tolist(), strict=True):

@@ -93,7 +93,7 @@ def known(by: Any) -> str:
 
 def _cut(stream: Stream, by: str, edges: Sequence[int]) -> list[TraceUnit]:
     if by == "token":
-        return [_unit(stream, [i]) for i in range(len(stream))]
+        return _singles(stream)
     if by == "turn":
         return list(_turns(stream))
     if not isinstance(stream, Tokens):
@@ -110,6 +110,16 @@ def _cut(stream: Stream, by: str, edges: Sequence[int]) -> list[TraceUnit]:
             if not all(stream.special[i] for i in unit.indices)
         ]
     return [unit for region in _regions(stream, edges) for unit in _spans(stream, region, _RULES[by])]
+
+
+def _singles(stream: Stream) -> list[TraceUnit]:
+    """Every position by itself, under the name that a reader knows."""
+    names, offsets = labels(stream), stream.offsets or (None,) * len(stream)
+    known = isinstance(stream.raw, str)
+    return [
+        TraceUnit(name, name, (i,), "prompt", *(place if place is not None and known else (None, None)))
+        for i, (name, place) in enumerate(zip(names, offsets, strict=True))
+    ]
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
@@ -253,16 +263,21 @@ def excerpt(stream: Stream, indices: Sequence[int]) -> str:
     text = stream.excerpt(indices[0], indices[-1])
     if text is not None:
         return text
+    names = labels(stream)
+    return "".join(names[i] for i in indices).replace("␣", " ").replace("↵", "\n").strip() or names[indices[0]]
+
+
+def labels(stream: Stream) -> tuple[str, ...]:
+    """The positions as a reader knows them; a vocabulary's names by what they stand for."""
     from mixlens.view.kit.spelling import spelled
 
-    names = stream.display if stream.raw is not None else tuple(spelled(name) for name in stream.names)
-    return "".join(names[i] for i in indices).replace("␣", " ").replace("↵", "\n").strip() or names[indices[0]]
+    return stream.display if stream.raw is not None else tuple(spelled(name) for name in stream.names)
 
 
 def _unit(stream: Stream, indices: Sequence[int], name: str | None = None) -> TraceUnit:
     """A unit of these positions, with its characters where they are known."""
-    places = [stream.offsets[i] for i in indices] if isinstance(stream.raw, str) and stream.offsets is not None else []
-    kept = [place for place in places if place is not None]
+    offsets = stream.offsets if isinstance(stream.raw, str) else None
+    kept = [] if offsets is None else [place for i in indices if (place := offsets[i]) is not None]
     text = excerpt(stream, indices)
     if not kept:
         return TraceUnit(name or text, text, tuple(indices))

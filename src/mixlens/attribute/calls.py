@@ -12,6 +12,7 @@ from mixlens.attribute.names import method
 from mixlens.attribute.request import Request
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.budget import Demand, sizes_of, within
+from mixlens.capture.batch import BatchSize
 from mixlens.capture.text import Tokens
 from mixlens.cost import Cost
 from mixlens.errors import NotFinite
@@ -36,6 +37,20 @@ def demand(subject: Subject, chosen: Method, asked: Mapping[str, Any], together:
     return Demand(chosen.cost(asked), sizes_of(subject), together)
 
 
+def room_for(
+    subject: Subject,
+    name: str,
+    chosen: Method,
+    asked: Mapping[str, Any],
+    lengths: Sequence[int],
+    memory: Any,
+    batch_size: int,
+    together: int = 1,
+) -> tuple[int, BatchSize]:
+    """The batch sizes that stay inside `memory`: of the longest texts, and of each length. Raises OverBudget."""
+    return within(name, demand(subject, chosen, asked, together), lengths, memory, batch_size, _costs)
+
+
 def request(
     subject: Subject,
     name: str,
@@ -54,7 +69,7 @@ def request(
     chosen = attribution_method(subject, name, asked)
     own = chosen.options()
     lengths = [len(tokens) for tokens in texts]
-    size, sizes = within(name, demand(subject, chosen, asked, together), lengths, memory, batch_size, _costs)
+    size, sizes = room_for(subject, name, chosen, asked, lengths, memory, batch_size, together)
     return Request(
         name=name,
         method=chosen,

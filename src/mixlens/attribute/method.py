@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mixlens.attribute.request import Request
+    from mixlens.attribute.traced import Traced
     from mixlens.results import Attribution
     from mixlens.subject import Subject
 
@@ -44,6 +45,12 @@ class Method:
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """The Attributions of one request's texts, for families that share nothing."""
         raise NotImplementedError(f"{type(self).__name__} runs no single request")
+
+    def rows(self, subject: Subject, ask: Traced[Self]) -> Float[Tensor, "answer source"] | None:
+        """Raw scores of every answer token over prompt and answer, 0 behind the row that predicts it, all from one
+        pass; None: each answer token is asked for alone.
+        """
+        return None
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         """What the method takes, asked for with these options."""

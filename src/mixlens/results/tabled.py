@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mixlens.arguments import checked
-from mixlens.files import csv_text, put, write_parquet
-from mixlens.results.base import PathLike
+from mixlens.files import PathLike, csv_text, put, write_parquet
 
 if TYPE_CHECKING:
     import pandas

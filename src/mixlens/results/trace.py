@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from mixlens import storage
 from mixlens.aggregate.closure import closure
 from mixlens.arguments import checked, is_number, is_whole, shown
 from mixlens.capture.joined import first as first_of
@@ -19,9 +20,11 @@ from mixlens.capture.joined import joined
 from mixlens.capture.stream import Stream
 from mixlens.errors import TargetError, UnknownOption
 from mixlens.escape import visible
+from mixlens.files import PathLike
+from mixlens.packing import plain
 from mixlens.results.attribution import Attribution
-from mixlens.results.base import PathLike
 from mixlens.results.citations import Citation, citations
+from mixlens.results.plain import described
 from mixlens.results.tabled import Tabled
 from mixlens.results.trace_check import check
 from mixlens.results.unit_trace import Top, UnitTrace, probability, unit_trace
@@ -208,9 +211,9 @@ class Trace(Tabled):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: prompt and answer (text, tokens, offsets, special), scores, targets, said, meta."""
-        from mixlens import storage
-
-        return storage.plain_trace(self)
+        streams = {name: described(getattr(self, name)) for name in ("prompt", "answer")}
+        rest = {name: plain(getattr(self, name)) for name in ("targets", "said", "method", "options", "meta")}
+        return {**streams, "scores": self.scores.tolist(), **rest, "model": plain(self.meta.get("model"))}
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
@@ -244,8 +247,6 @@ class Trace(Tabled):
 
         Raises ResultFileError.
         """
-        from mixlens import storage
-
         return storage.write(self, path)
 
     def __rich__(self) -> Any:

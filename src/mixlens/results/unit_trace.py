@@ -13,8 +13,9 @@ from torch import Tensor
 from mixlens.arguments import checked, is_whole, shown
 from mixlens.errors import UnknownOption
 from mixlens.escape import visible
+from mixlens.files import PathLike
+from mixlens.packing import plain
 from mixlens.results import units
-from mixlens.results.base import PathLike
 from mixlens.results.tabled import Tabled
 from mixlens.results.units import Named, TraceUnit
 
@@ -100,8 +101,6 @@ class UnitTrace(Tabled):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: units of both axes, scores, probabilities, by, method, options, meta."""
-        from mixlens.packing import plain
-
         axes = {name: [plain(vars(unit)) for unit in getattr(self, name)] for name in ("answer", "sources")}
         rest = {name: plain(getattr(self, name)) for name in ("by", "probabilities", "method", "options", "meta")}
         return {**axes, "scores": self.scores.tolist(), **rest}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -14,11 +15,10 @@ from mixlens.errors import MixlensError
 from mixlens.escape import one_line, visible
 from mixlens.files import put
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, spelling, terminal, words
+from mixlens.view.kit.drawn_trace import Trace, UnitTrace
 
 if TYPE_CHECKING:
     import pandas
-
-    from mixlens.results import Trace, UnitTrace
 
 _TOP = 5  # sources of a sentence
 _OPEN = 4  # sentences up to which all are unfolded
@@ -87,7 +87,7 @@ def _any(result: Any) -> Any:
     return result
 
 
-def _citations(trace: Trace) -> tuple[Any, ...]:
+def _citations(trace: Trace) -> Sequence[Any]:
     """None where the prompt has nothing to choose between."""
     try:
         return trace.citations(threshold=0.05)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from mixlens.view.kit import arrays, caption, colors, figures
+from mixlens.view.kit.drawn_trace import UnitTrace
 from mixlens.view.trace import _any, short
-
-if TYPE_CHECKING:
-    from mixlens.results import UnitTrace
 
 _ACROSS = 1600  # columns; of more, each dot is the largest of several
 

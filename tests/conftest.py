@@ -27,7 +27,10 @@ from collections.abc import Iterator
 import jaxtyping
 import pytest
 import torch
+from hypothesis import settings
 
+settings.register_profile("mixlens", deadline=None)  # a busy machine is no fault of a test
+settings.load_profile("mixlens")
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mixlens.version import __version__
+
 if TYPE_CHECKING:
     from mixlens.capture.given import Words as Words
     from mixlens.evaluation.evaluate import evaluate as evaluate
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
     from mixlens.tasks.table import task as task
-
-__version__ = "0.1.0"
 
 _HOME = {
     "load": "lens",

@@ -20,6 +20,7 @@ from typing import IO, Any, cast
 from mixlens.errors import ResultFileError, missing
 from mixlens.escape import guard
 
+PathLike = str | os.PathLike[str]
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"  # a folder may be shared by machines, and they count alike
 _LEFT = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{32}\.tmp")
 _OPEN: set[str] = set()  # the names of this process's own, whose number a killed one may have had before

@@ -214,10 +214,10 @@ class Lens:
         `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
         last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
         greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
-        one token: why this rather than that. `method`: a name of `mixlens.methods()`; None: head_logit. `exclude`: sources
-        left out before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress`
-        and `options`: as in `attribute`. One pass for methods of maps and logits, else one call of `attribute` for each
-        answer token. Raises InputError, MethodError, ModelError, OverBudget.
+        one token: why this rather than that. `method`: a name of `mixlens.methods()`; None: head_logit. `exclude`:
+        sources left out before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`,
+        `progress` and `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
+        `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
         """
         return trace(
             self.subject,

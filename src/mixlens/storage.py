@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,31 +16,77 @@ from safetensors.torch import save_file
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
-from mixlens.files import path_of, replacing
+from mixlens.files import PathLike, path_of, replacing
+from mixlens.measure.faithfulness import Faithfulness
 from mixlens.packing import pack as _pack
-from mixlens.packing import plain as _plain
 from mixlens.packing import unpack as _unpack
 from mixlens.schema import check
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution, Comparison, LayerMaps, PathLike
 
 VERSION = 3  # of the format; a reader refuses newer ones. 1: single results, 2: comparisons, 3: streams of any kind
 KEY, SUM = "mixlens", "sha256"  # the header in the file's metadata, and the checksum in it, of all the rest
 _TENSORS = ("scores", "layers")
-_PARTS = ("attributions", "maps")  # of a comparison
+_PARTS = ("attributions", "maps")  # of a whole
 _KEYS = {"format", "kind", "source", "into", "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
 _STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions}
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
 
 
-def write(result: Attribution | LayerMaps | Comparison, path: PathLike) -> Path:
-    """Write a result; the file is there whole or not at all. Returns the path. Raises ResultFileError."""
-    from mixlens.results import Comparison
+class Single(Protocol):
+    """What a class must have whose results go to files: a dataclass of a stream, tensors and what JSON can hold."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def source(self) -> Stream:
+        """The stream that the last axis of the scores is of."""
+
+    @property
+    def scores(self) -> torch.Tensor:
+        """The numbers."""
+
+    @property
+    def method(self) -> str:
+        """What made them."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """With which options."""
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Of which model, by which versions."""
+
+
+@runtime_checkable
+class Whole(Protocol):
+    """Several results of one text, each under its method's name."""
+
+    @property
+    def attributions(self) -> Mapping[str, Single]:
+        """Each method's scores."""
+
+    @property
+    def maps(self) -> Mapping[str, Single]:
+        """The maps behind a method."""
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Why a method is missing."""
+
+    @property
+    def faithfulness(self) -> Mapping[str, Faithfulness]:
+        """How faithful a method is."""
+
+
+R = TypeVar("R")
+Kinds = Mapping[str, type[R]]  # by the name that a file has of it
+
+
+def write(result: Single | Whole, path: PathLike) -> Path:
+    """Write a result; the file is there whole or not at all. Returns the path. Raises ResultFileError."""
     try:
-        data, tensors = _comparison(result) if isinstance(result, Comparison) else _single(result)
+        data, tensors = _parts(result) if isinstance(result, Whole) else _single(result)
         data = {**data, SUM: _digest(data, tensors)}
         header = json.dumps(data, sort_keys=True)
     except RecursionError:
@@ -55,7 +101,7 @@ def write(result: Attribution | LayerMaps | Comparison, path: PathLike) -> Path:
     return Path(path)
 
 
-def _comparison(result: Comparison) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _parts(result: Whole) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Its header, with those of its parts; tensors have the number of their part before their name."""
     parts: list[dict[str, Any]] = []
     tensors: dict[str, torch.Tensor] = {}
@@ -65,11 +111,12 @@ def _comparison(result: Comparison) -> tuple[dict[str, Any], dict[str, torch.Ten
             tensors |= {f"{len(parts)}.{key}": tensor for key, tensor in numbers.items()}
             parts.append({**header, "of": of, "name": name})
     ratings = {name: _pack(vars(rating)) for name, rating in result.faithfulness.items()}
-    kind = {"format": VERSION, "kind": "Comparison", "skipped": list(result.skipped.items()), "faithfulness": ratings}
-    return {**kind, "parts": parts}, tensors
+    kind = {"format": VERSION, "kind": type(result).__name__}
+    rest = {"skipped": list(result.skipped.items()), "faithfulness": ratings}
+    return {**kind, **rest, "parts": parts}, tensors
 
 
-def _single(result: Attribution | LayerMaps) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _single(result: Single) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     values = {f.name: getattr(result, f.name) for f in fields(result)}
     tensors = {
         # cloned, since safetensors refuses tensors that share memory
@@ -97,8 +144,11 @@ def _stream(stream: Stream) -> dict[str, Any]:
     return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
 
 
-def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
-    """Read a result that `write` wrote; tensors are on the CPU, bit-exact. Raises ResultFileError."""
+def read(path: PathLike, kinds: Kinds[R]) -> R:
+    """Read a result of one of the `kinds` that `write` wrote; tensors are on the CPU, bit-exact.
+
+    Raises ResultFileError.
+    """
     path = path_of(path, "name one that .save(path) wrote")
     try:
         there = path.is_file()
@@ -141,7 +191,7 @@ def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
             digest = _digest({k: v for k, v in data.items() if k != SUM}, tensors)
             if data.get(SUM, digest) != digest:  # older files have none
                 raise ValueError("its checksum is not that of what it holds")
-            return _whole(data, tensors) if data["kind"] == "Comparison" else _build(data, tensors)
+            return _whole(data, tensors, kinds) if "parts" in data else _build(data, tensors, kinds)
     except RecursionError as error:
         raise _damaged(path, "RecursionError: nested too deep") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
@@ -165,88 +215,36 @@ def _digest(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str
     return sha.hexdigest()
 
 
-def plain(result: Attribution | LayerMaps) -> dict[str, Any]:
-    """A result as plain data that JSON can hold: keys as in `to_dict`, scores as (nested) lists.
-
-    `words` is None where there are no offsets. Tuples become lists, tensors among the options their summary (see
-    `packing`), infinities and NaN among the meta strings, since JSON knows none.
-    """
-    source, row = result.source, _described(result.source)
-    scores = {"scores": result.scores.detach().cpu().tolist()}
-    out: dict[str, Any] = {"text": row.pop("text"), "tokens": row.pop("tokens"), **scores, **row}
-    if hasattr(result, "aggregation"):
-        # whatever else the class has, so that a field that is added is not forgotten here
-        known = {*out, "source", "method", "options", "meta", "into"}
-        keys = {f.name: f.name for f in fields(result) if f.name not in known} | {"rows": "queries"}  # as it always was
-        out |= {key: _plain(getattr(result, name)) for name, key in keys.items()}
-        into: Stream | None = getattr(result, "into", None)
-        if into is not None:
-            out |= {f"query_{key}": value for key, value in _described(into).items()}
-    else:
-        out["words"] = None
-        if source.has_words:
-            out["words"] = [
-                {"text": w.text, "score": w.score, "start": w.start, "end": w.end, "special": w.special}
-                | ({"segment": w.segment} if isinstance(source.raw, tuple) else {})
-                for w in result.words()
-            ]
-        out["target"] = _plain(result.target)
-        out["layers"] = None if result.layers is None else result.layers.detach().cpu().tolist()
-    return out | {
-        "method": result.method,
-        "options": _plain(result.options),
-        "model": _plain(result.meta.get("model")),
-        "meta": _plain(result.meta),
-    }
-
-
-def _described(stream: Stream) -> dict[str, Any]:
-    """A stream for readers of JSON."""
-    out: dict[str, Any] = {
-        "text": list(stream.raw) if isinstance(stream.raw, tuple) else stream.raw,
-        "tokens": list(stream.names),
-        "offsets": None if stream.offsets is None else [None if o is None else list(o) for o in stream.offsets],
-        "special": list(stream.special),
-    }
-    if stream.places is not None and stream.offsets is None:
-        out["places"] = {axis: _plain(column) for axis, column in stream.columns().items()}
-    return out
-
-
-def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Comparison:
-    from mixlens.measure.faithfulness import Faithfulness
-    from mixlens.results import Comparison
-
+def _whole(data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], kinds: Kinds[R]) -> R:
     parts: dict[str, dict[str, Any]] = {of: {} for of in _PARTS}
     for number, part in enumerate(data["parts"]):
         mine = {name.partition(".")[2]: t for name, t in tensors.items() if name.partition(".")[0] == str(number)}
-        parts[part["of"]][part["name"]] = _build(part, mine)
+        parts[part["of"]][part["name"]] = _build(part, mine, kinds)
     if not parts["attributions"]:
         raise ValueError("no attributions")
     numbers = {name: Faithfulness(**_unpack(values)) for name, values in data["faithfulness"].items()}
-    comparison = Comparison(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
-    check(comparison, Comparison, "it")
+    kind: Any = kinds[data["kind"]]
+    whole: R = kind(skipped=dict(data["skipped"]), faithfulness=numbers, **parts)
+    check(whole, kind, "it")
     for name in (*numbers, *parts["maps"]):
         if name not in parts["attributions"]:
             raise ValueError(f"no attribution of {name!r}")
-    return comparison
+    return whole
 
 
-def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Attribution | LayerMaps:
-    from mixlens.results import Attribution, LayerMaps
-
-    kinds: dict[str, Any] = {"Attribution": Attribution, "LayerMaps": LayerMaps}
-    kind, values = kinds[data["kind"]], {k: _unpack(v) for k, v in data["fields"].items()}
+def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor], kinds: Kinds[R]) -> R:
+    kind: Any = kinds[data["kind"]]
+    values = {k: _unpack(v) for k, v in data["fields"].items()}
     if "scores" not in tensors:
         raise ValueError("no scores")
     streams = {name: _restored(data[name]) for name in ("source", "into") if name in data}
     for stream in streams.values():
         check(stream, type(stream), "a stream")
         stream.validate()
-    result: Attribution | LayerMaps = kind(**streams, **values, **tensors)
+    result: Single = kind(**streams, **values, **tensors)
     check(result, kind, "it")
     _fits(result)
-    return result
+    return cast("R", result)
 
 
 def _restored(data: Mapping[str, Any]) -> Stream:
@@ -257,7 +255,7 @@ def _restored(data: Mapping[str, Any]) -> Stream:
     return kind(**values)
 
 
-def _fits(result: Attribution | LayerMaps) -> None:
+def _fits(result: Single) -> None:
     """Raises ValueError where the numbers are not of the streams' lengths."""
     count = len(result.source)
     wanted = (3, 4) if hasattr(result, "aggregation") else (1,)

@@ -98,7 +98,7 @@ def test_the_answer_is_generated(trace, lens):
 def test_arguments_of_generate(trace, lens):
     data = shown(trace(PROMPT, "--max-new-tokens", "4", "--generate", "min_new_tokens=4", "--json", "-"))
     assert len(data["scores"]) == 4
-    assert "refuses" in one_line_error(trace(PROMPT, "--generate", "beans=4"))
+    assert "generate has no argument 'beans'" in one_line_error(trace(PROMPT, "--generate", "beans=4"))
 
 
 def test_documents(trace, lens, tmp_path):

@@ -150,7 +150,7 @@ def with_flags(message: str) -> str:
 def _nothing() -> None: ...
 
 
-class Progress:
+class ProgressLine:
     """A line on a terminal's standard error, from the first second of work on."""
 
     def __init__(self, what: str, counted: bool = False) -> None:
@@ -202,9 +202,9 @@ class Progress:
 
 
 @contextmanager
-def progress(what: str, counted: bool = False) -> Iterator[Progress]:
+def progress(what: str, counted: bool = False) -> Iterator[ProgressLine]:
     """Show progress while the body runs; the body prints nothing. `counted`: with the rate and the time left."""
-    line = Progress(what, counted)
+    line = ProgressLine(what, counted)
     line.timer.start()
     try:
         yield line

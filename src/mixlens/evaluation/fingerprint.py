@@ -15,6 +15,7 @@ from mixlens.capture.offload import device_of, state
 from mixlens.decompose.compiled import lanes
 from mixlens.errors import RunChanged
 from mixlens.lens import Lens
+from mixlens.version import __version__
 
 _BLOCK = 1 << 22
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -84,10 +85,8 @@ def tokenizer_facts(tokenizer: Any) -> str | None:
 
 def versions() -> dict[str, str]:
     """Of what computes the numbers; `llvmlite` where it is there, since its loops round another way than torch."""
-    import mixlens
-
     names = ("torch", "transformers", "numpy", *(["llvmlite"] if lanes() else []))
-    return {"mixlens": mixlens.__version__, **{name: version(name) for name in names}}
+    return {"mixlens": __version__, **{name: version(name) for name in names}}
 
 
 def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:

@@ -15,14 +15,12 @@ from mixlens.arguments import checked
 from mixlens.errors import Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.design import MODEL, NULL
 from mixlens.evaluation.log import lines
-from mixlens.files import csv_text, put, write_parquet
+from mixlens.files import PathLike, csv_text, put, write_parquet
 from mixlens.measure.statistics import Correlation, Paired, Ranking, paired, permutation, ranking
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-    from mixlens.results import PathLike
 
 
 @dataclass(frozen=True)

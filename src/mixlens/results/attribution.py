@@ -9,7 +9,10 @@ from torch import Tensor
 
 from mixlens.arguments import checked
 from mixlens.escape import visible
-from mixlens.results.base import PathLike, Result
+from mixlens.files import PathLike
+from mixlens.packing import plain
+from mixlens.results.base import Result
+from mixlens.results.plain import with_origin
 from mixlens.target import Target
 
 if TYPE_CHECKING:
@@ -62,10 +65,17 @@ class Attribution(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: text, tokens, scores, offsets, special, words, method, options, target, model, meta."""
-        from mixlens import storage
+        """Plain data for JSON: text, tokens, scores, offsets, special, words, method, options, target, model, meta.
 
-        return storage.plain(self)
+        `words` is None where there are no offsets.
+        """
+        words = None
+        if self.source.has_words:
+            pair = isinstance(self.source.raw, tuple)
+            keys = ("text", "score", "start", "end", "special", *(("segment",) if pair else ()))
+            words = [{key: getattr(word, key) for key in keys} for word in self.words()]
+        layers = None if self.layers is None else self.layers.detach().cpu().tolist()
+        return with_origin(self, {"words": words, "target": plain(self.target), "layers": layers})
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:

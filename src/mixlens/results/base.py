@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from torch import Tensor
 
+from mixlens import storage
 from mixlens.arguments import checked
 from mixlens.capture.stream import Stream
 from mixlens.capture.words import Unit, units
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution, Comparison, LayerMaps
-
-PathLike = str | os.PathLike[str]
+from mixlens.files import PathLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +64,4 @@ class Result:
 
         Written beside and renamed, so that a killed run leaves no half file. Raises ResultFileError.
         """
-        from mixlens import storage
-
-        return storage.write(cast("Attribution | LayerMaps", self), path)
-
-
-@checked
-def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
-    """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError."""
-    from mixlens import storage
-
-    return storage.read(path)
+        return storage.write(self, path)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from mixlens.arguments import checked
-from mixlens.results.base import PathLike, Result
+from mixlens.files import PathLike
+from mixlens.results.base import Result
 
 if TYPE_CHECKING:
     import pandas

@@ -8,12 +8,12 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mixlens import storage
 from mixlens.arguments import checked
 from mixlens.escape import visible
-from mixlens.files import csv_text, put, write_parquet
+from mixlens.files import PathLike, csv_text, put, write_parquet
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results.attribution import Attribution
-from mixlens.results.base import PathLike
 from mixlens.results.maps import LayerMaps
 
 if TYPE_CHECKING:
@@ -71,8 +71,6 @@ class Comparison:
 
         Raises ResultFileError.
         """
-        from mixlens import storage
-
         return storage.write(self, path)
 
     def to_frame(self) -> pandas.DataFrame:

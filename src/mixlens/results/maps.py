@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,12 @@ from mixlens.arguments import checked
 from mixlens.capture.stream import Stream
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.escape import visible
+from mixlens.files import PathLike
+from mixlens.packing import plain
 from mixlens.progress import barred
 from mixlens.results.aggregation import aggregated
-from mixlens.results.base import PathLike, Result
+from mixlens.results.base import Result
+from mixlens.results.plain import described, with_origin
 
 if TYPE_CHECKING:
     import pandas
@@ -269,9 +272,12 @@ class LayerMaps(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: text, tokens, scores (nested lists), method, options, model, meta."""
-        from mixlens import storage
-
-        return storage.plain(self)
+        # whatever else the class has, so that a field that is added is not forgotten here
+        names = [f.name for f in fields(self) if f.name not in (*(f.name for f in fields(Result)), "into")]
+        own = {"queries" if name == "rows" else name: plain(getattr(self, name)) for name in names}  # as it always was
+        if self.into is not None:
+            own |= {f"query_{key}": value for key, value in described(self.into).items()}
+        return with_origin(self, own)
 
     def _repr_html_(self) -> str:
         from mixlens.view import maps

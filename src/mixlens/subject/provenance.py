@@ -8,6 +8,7 @@ from typing import Any
 
 from mixlens.capture.text import Tokens
 from mixlens.subject.subject import Subject
+from mixlens.version import __version__
 
 
 @cache
@@ -18,14 +19,12 @@ def _version(package: str) -> str:
 
 def provenance(subject: Subject, tokens: Tokens) -> dict[str, Any]:
     """The `meta` that every result of a text has."""
-    import mixlens
-
     warned = warnings(subject, tokens)
     return {
         "model": subject.name,
         "architecture": subject.model.config.model_type,
         "dtype": str(subject.model.dtype).removeprefix("torch."),
-        "mixlens": mixlens.__version__,
+        "mixlens": __version__,
         "transformers": _version("transformers"),
         "torch": _version("torch"),
         "self_check": subject.residual,

@@ -102,6 +102,12 @@ def task(name: str, **columns: str | Sequence[str]) -> Task:
     """A task with one's own columns: `mixlens.task("classification", text="sentence", label="gold")`.
 
     Raises UnknownOption for a task or a field that does not exist.
+
+    Examples:
+        >>> stars = mixlens.task("classification", text="review", label="stars")
+        >>> example = stars.read({"review": "a fine film", "stars": 4}, number=0)
+        >>> example.text, example.label
+        ('a fine film', 4)
     """
     if name not in TASKS:
         raise UnknownOption(f"no task {name!r}{did_you_mean(name, TASKS)}")

@@ -3,7 +3,8 @@
 A file a result, and one of its figures (`*_figures.py`, which alone import matplotlib), over what all are made with in
 `kit/`.
 
-The modules know a result by its attributes and never import `mixlens.results`, which imports them on use.
+The modules know a result by what it must have to be drawn (`kit/drawn.py`), and no class that has it; results import
+them, on use.
 """
 
 import random

@@ -13,11 +13,11 @@ from rich.text import Text
 from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, spelling, terminal, words
+from mixlens.view.kit.drawn import Attribution
 
 if TYPE_CHECKING:
     import pandas
 
-    from mixlens.results import Attribution
 
 _TOP = 6
 _OPEN = 80  # tokens up to which the table of all is unfolded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -14,10 +14,8 @@ from matplotlib.patches import Rectangle
 
 from mixlens.view.kit import arrays, caption, colors, figures, spelling, words
 from mixlens.view.kit.direction import Direction, order
+from mixlens.view.kit.drawn import Attribution
 from mixlens.view.kit.fonts import drawable, families
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution
 
 _WIDTH = 7.0  # inches
 

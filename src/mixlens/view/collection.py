@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from mixlens.files import put
 from mixlens.view.kit import caption, frames, html
+from mixlens.view.kit.drawn import Results
 
 if TYPE_CHECKING:
     import pandas
 
-    from mixlens.results import Results
 
 _SHOWN = 20  # results that a notebook shows; a page holds all
 _SHARED = ("method", "model", "architecture", "dtype", "mixlens", "torch", "transformers")
 
 
-def page(results: Results[Any], path: str | os.PathLike[str] | None = None) -> str:
+def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
     count = len(results)
     first = next((result for result in results if result is not None), None)
@@ -26,13 +26,13 @@ def page(results: Results[Any], path: str | os.PathLike[str] | None = None) -> s
     return put(html.fill("several.html", heading=f"{count} texts", **values), path)
 
 
-def fragment(results: Results[Any]) -> str:
+def fragment(results: Results) -> str:
     """A piece of HTML for a notebook: the first results, and how many there are."""
     rows = _rows(results, _SHOWN)
     return html.fill("several_fragment.html", rows=rows, count=len(results), failed=len(results.skipped))
 
 
-def data_frame(results: Results[Any]) -> pandas.DataFrame:
+def data_frame(results: Results) -> pandas.DataFrame:
     """The results' tables below each other, the number of the text in the first column. Raises MissingExtra."""
     pd = frames.pandas_module()
     parts = []
@@ -45,7 +45,7 @@ def data_frame(results: Results[Any]) -> pandas.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"text": []})
 
 
-def _rows(results: Results[Any], most: int) -> list[dict[str, Any]]:
+def _rows(results: Results, most: int) -> list[dict[str, Any]]:
     return [
         {"number": i, "shown": None if result is None else result._repr_html_(), "why": results.skipped.get(i)}
         for i, result in enumerate(results[:most])

@@ -15,11 +15,11 @@ from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import attribution, maps
 from mixlens.view.kit import caption, frames, html, latex, spelling, terminal, words
+from mixlens.view.kit.drawn import Comparison
 
 if TYPE_CHECKING:
     import pandas
 
-    from mixlens.results import Comparison
 
 _FAITHFUL = (
     "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "

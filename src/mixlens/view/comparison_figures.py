@@ -10,12 +10,12 @@ import numpy as np
 from mixlens.errors import UnknownOption
 from mixlens.view.comparison import heading, rating_text
 from mixlens.view.kit import arrays, colors, figures, words
+from mixlens.view.kit.drawn import Comparison
 from mixlens.view.kit.fonts import drawable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixlens.results import Comparison
 
 _RATED = "in brackets: faithful, 0: by chance, 1: the best order found"
 

@@ -15,18 +15,17 @@ from rich.table import Table as Rows
 from rich.text import Text
 
 from mixlens.escape import visible
+from mixlens.files import PathLike
 from mixlens.view import evaluation_figures
 from mixlens.view.evaluation_cells import BEST, CHANCE, Cell, by_layer, depths, grid, layer_name, marked, undecided
 from mixlens.view.evaluation_figures import MODEL
 from mixlens.view.kit import frames, html, latex, spelling
+from mixlens.view.kit.drawn import Row, Table
 from mixlens.view.kit.spelling import spelled
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-    from mixlens.evaluation.result import Row, Table
-    from mixlens.results import PathLike
 
 
 class Shown:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mixlens.view import evaluation_figures
 from mixlens.view.evaluation_figures import MODEL
 from mixlens.view.kit import spelling
-
-if TYPE_CHECKING:
-    from mixlens.evaluation.result import Row, Table
+from mixlens.view.kit.drawn import Row, Table
 
 BEST, CHANCE = "*", "~"
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixlens.errors import UnknownOption, did_you_mean
+from mixlens.files import PathLike
 from mixlens.measure import MEASURES
 from mixlens.measure.perturb import shares
 from mixlens.view.kit import colors, figures
+from mixlens.view.kit.drawn import Table
 from mixlens.view.kit.fonts import drawable, families
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixlens.evaluation.result import Table
-    from mixlens.results import PathLike
 
 KINDS = ("ranking", "curves", "heatmap", "layers")
 MODEL = "model"

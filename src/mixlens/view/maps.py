@@ -12,11 +12,11 @@ from rich.text import Text
 
 from mixlens.files import put
 from mixlens.view.kit import arrays, caption, colors, frames, html, terminal
+from mixlens.view.kit.drawn import LayerMaps
 
 if TYPE_CHECKING:
     import pandas
 
-    from mixlens.results import LayerMaps
 
 _SIDE = 340  # pixels a picture otherwise; a browser that made it smaller would skip tokens
 _PIXELS = 3_400_000  # of all pictures of a page, at most about two bytes each (light and dark) before compression

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,10 +11,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from mixlens.view.kit import arrays, caption, colors, figures
+from mixlens.view.kit.drawn import LayerMaps
 from mixlens.view.kit.fonts import drawable
-
-if TYPE_CHECKING:
-    from mixlens.results import LayerMaps
 
 _PANEL = 160  # tokens a side of a panel; longer texts are pooled
 _LINES = 4000  # of a graph, over all layers

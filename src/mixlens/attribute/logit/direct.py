@@ -23,6 +23,7 @@ from mixlens.target import Quantity
 class RowsPass:
     """What one pass over one text leaves of some of its rows. `terms`: of each layer, what these rows read."""
 
+    rows: tuple[int, ...]
     terms: list[Terms]
     last: Float[Tensor, "row dim"]  # the last layer's output
     logits: Float[Tensor, "row vocabulary"]
@@ -35,14 +36,18 @@ def rows_pass(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> RowsPass
     last: list[Tensor] = []
 
     def keep(seen: LayerPass) -> None:
-        at = torch.tensor([list(rows)], dtype=torch.int64, device=seen.x.device)
-        block = Block(subject.spec, seen).only(at)
+        block = at_rows(Block(subject.spec, seen), rows)
         terms.append(block.terms("residual"))
         last[:] = [block.y[0]]
 
     output = run(subject.model, subject.spec, batch.inputs, keep)
     logits = subject.unembedding.logits(output.last_hidden_state[0, list(rows)])
-    return RowsPass(terms, last[0], logits)
+    return RowsPass(tuple(rows), terms, last[0], logits)
+
+
+def at_rows(block: Block, rows: Sequence[int]) -> Block:
+    """A block of one text for some of its rows alone."""
+    return block.only(torch.tensor([list(rows)], dtype=torch.int64, device=block.x.device))
 
 
 def directions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,9 +12,12 @@ from torch import Tensor
 
 from mixlens.answer import Answer, answer
 from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
+from mixlens.attribute.logit.rolled import WholePass, alti_logits, whole_pass
 from mixlens.attribute.method import Deep, Method
+from mixlens.capture.text import Tokens
 from mixlens.cost import Cost, Sizes
 from mixlens.errors import Undefined
+from mixlens.mixing import MIXING
 from mixlens.results import Attribution
 from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
@@ -34,7 +37,12 @@ def _bytes(sizes: Sizes, n: int) -> float:
     return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
 
 
+def _with_maps(sizes: Sizes, n: int) -> float:
+    return _bytes(sizes, n) + sizes.layers * sizes.square_bytes(n)
+
+
 DIRECT = Cost("logit", "one pass", held=_bytes)
+ROLLED = replace(MIXING["alti"].costs, words="one pass and the terms", maps=False, held=_with_maps)
 
 
 @dataclass(frozen=True)
@@ -62,11 +70,11 @@ class Logit(Method):
             raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
         results = []
         for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
-            seen = rows_pass(subject, tokens, [read.at])
+            seen = self.see(subject, tokens, [read.at], ask.options)
             resolved = answer(subject.head, read, (seen.logits[0],))
-            layers = self._layers(subject, seen, seen.logits, [resolved], ask.options)[:, 0]
+            scores, layers = self.score(subject, seen, seen.logits, [resolved], ask.options)
             meta = {**provenance(subject, tokens), "of": resolved.chosen(self.of)}
-            results.append(ask.result(tokens, layers.sum(0), layers, resolved, meta))
+            results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
             if ask.progress is not None:
                 ask.progress(number, len(ask.texts))
         return results
@@ -75,19 +83,59 @@ class Logit(Method):
     def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
         """Every answer token out of one pass."""
         _refuse_other_heads(subject, ask.name)
-        seen = rows_pass(subject, ask.tokens, ask.rows)
-        return self._layers(subject, seen, ask.logits, ask.answers, ask.options).sum(0)
+        seen = self.see(subject, ask.tokens, ask.rows, ask.options)
+        return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
 
-    def _layers(
+    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:
+        """The pass that the scores are made of."""
+        return rows_pass(subject, tokens, rows)
+
+    def score(
         self,
         subject: Subject,
         seen: RowsPass,
         logits: Tensor,
         answers: Sequence[Answer],
         options: Mapping[str, Any],
-    ) -> Float[Tensor, "layer row source"]:
+    ) -> tuple[Float[Tensor, "row source"], Float[Tensor, "layer row source"] | None]:
+        """The scores of each row, and of each layer where it has some."""
         u = directions(subject.unembedding, seen.last, logits, answers, self.of)
-        return head_logits(seen.terms, u, signed=bool(options.get("signed"))).cpu()
+        layers = head_logits(seen.terms, u, signed=bool(options.get("signed"))).cpu()
+        return layers.sum(0), layers
+
+
+@dataclass(frozen=True)
+class AltiLogit(Logit):
+    """The direct terms of the logit, each followed down to the input through the ALTI maps of the layers below."""
+
+    of: Quantity = "logit"
+    signed: bool = True
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        return ROLLED
+
+    def options(self) -> dict[str, Any]:
+        return {"ffn": False, "p": 1}
+
+    def layers(self, deep: Deep) -> Literal["own"] | None:
+        return None
+
+    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> WholePass:
+        """The pass with a map of every layer."""
+        return whole_pass(subject, tokens, rows, options.get("p", 1))
+
+    def score(
+        self,
+        subject: Subject,
+        seen: RowsPass,
+        logits: Tensor,
+        answers: Sequence[Answer],
+        options: Mapping[str, Any],
+    ) -> tuple[Float[Tensor, "row source"], None]:
+        """The scores of each row."""
+        assert isinstance(seen, WholePass)
+        u = directions(subject.unembedding, seen.last, logits, answers, self.of)
+        return alti_logits(seen, u, ffn=bool(options.get("ffn"))).cpu(), None
 
 
 def _refuse_other_heads(subject: Subject, name: str) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from mixlens.escape import visible
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution, LayerMaps
+from mixlens.view.kit.drawn import Attribution, LayerMaps
 
 Array = NDArray[np.float64]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mixlens.escape import one_line, visible
+from mixlens.view.kit.drawn import Attribution, LayerMaps
 from mixlens.view.kit.spelling import number, probability, spelled, value_text
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution, LayerMaps
 
 _FIRST = ("model", "readout", "class_specific", "signed")
 

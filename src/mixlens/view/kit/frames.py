@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from mixlens.errors import missing
 from mixlens.view.kit import caption
+from mixlens.view.kit.drawn import Attribution, LayerMaps
 
 if TYPE_CHECKING:
     import pandas
-
-    from mixlens.results import Attribution, LayerMaps
 
 
 def numbers(tensor: Any) -> NDArray[np.floating[Any]]:

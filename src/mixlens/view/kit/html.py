@@ -19,12 +19,12 @@ from PIL import Image
 from mixlens.escape import visible
 from mixlens.view.kit import caption, colors, spelling, words
 from mixlens.view.kit.arrays import Array
+from mixlens.view.kit.drawn import Attribution
 from mixlens.view.kit.spelling import spelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixlens.results import Attribution
 
 NAMED = 48  # tokens up to which a picture has its tokens beside it
 CELL = 15  # pixels a token there

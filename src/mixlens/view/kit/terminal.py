@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -18,9 +18,7 @@ from rich.text import Text
 
 from mixlens.escape import visible
 from mixlens.view.kit import caption, colors, spelling, words
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution, LayerMaps
+from mixlens.view.kit.drawn import Attribution, LayerMaps
 
 PAPER = "#1a1a1a on #ffffff"
 _DIM = "#767676 on #ffffff"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mixlens.escape import visible
 from mixlens.view.kit import colors
 from mixlens.view.kit.arrays import values
 from mixlens.view.kit.direction import Direction, strong
+from mixlens.view.kit.drawn import Attribution
 from mixlens.view.kit.spelling import number
-
-if TYPE_CHECKING:
-    from mixlens.results import Attribution
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,18 @@ import pytest
 ROOT = Path(__file__).parent.parent
 COPIED = ("src", "tests", "docs", "experiments", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 PLACE = re.compile(r"# (\S+\.\w+)(?:, in (\w+))?\n")
 
 
 def sections() -> dict[str, list[tuple[str, str]]]:
     """Title -> (language, block), of the sections that say where something goes."""
-    parts = re.split(r"^## (.*)$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
-    found = {title: BLOCK.findall(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
-    return {title: blocks for title, blocks in found.items() if any(PLACE.match(code) for _, code in blocks)}
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    fenced = [block.span() for block in BLOCK.finditer(page)]  # a heading in a block is the block's
+    heads = [h for h in HEADING.finditer(page) if not any(start < h.start() < end for start, end in fenced)]
+    ends = [*(h.start() for h in heads[1:]), len(page)]
+    blocks = {h[1]: BLOCK.findall(page[h.end() : end]) for h, end in zip(heads, ends, strict=True)}
+    return {title: each for title, each in blocks.items() if any(PLACE.match(code) for _, code in each)}
 
 
 SECTIONS = sections()
@@ -96,6 +100,13 @@ def copy(tmp_path: Path) -> Path:
         elif source.is_file():
             shutil.copy(source, tmp_path / name)
     return tmp_path
+
+
+def test_every_thing_that_can_be_added_has_a_section() -> None:
+    added = (
+        "A mixing method,An aggregation,An attribution method,A kind of attribution methods,An architecture,A measure"
+    )
+    assert list(SECTIONS) == [*added.split(","), "A task", "A reproduction", "A view"]
 
 
 def test_an_entry_goes_where_it_says() -> None:

@@ -84,8 +84,9 @@ def _architectures(defined: Callable[[Spec], bool]) -> list[str]:
 
     out = []
     for kind in sorted(SPECS):
-        found = {setting: defined(spec) for setting, spec in variants(kind).items()}
-        out += [kind] if all(found.values()) else [f"{kind} ({setting})" for setting, yes in found.items() if yes]
+        settings = {setting: defined(spec) for setting, spec in variants(kind).items()}
+        named = [f"{kind} ({setting})" for setting, there in settings.items() if there]
+        out += [kind] if all(settings.values()) else named
     return out
 
 

@@ -16,6 +16,10 @@ def methods() -> list[dict[str, Any]]:
 
     `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
     a type's models are; None for aggregations, which see maps alone.
+
+    Examples:
+        >>> [method["name"] for method in mixlens.methods() if method["cost"] == "one pass a token"]
+        ['blank_out']
     """
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
@@ -91,7 +95,12 @@ def _architectures(defined: Callable[[Spec], bool]) -> list[str]:
 
 
 def measures() -> list[dict[str, Any]]:
-    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite."""
+    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite.
+
+    Examples:
+        >>> [measure["name"] for measure in mixlens.measures() if measure["needs"] == "rationale"]
+        ['token_f1', 'auprc', 'iou']
+    """
     from mixlens.measure import MEASURES
 
     return [

@@ -85,6 +85,12 @@ def evaluate(
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
+
+    Examples:
+        >>> data = [{"text": "a good film.", "label": "positive"}, {"text": "a bad film.", "label": "negative"}]
+        >>> table = mixlens.evaluate(lens, data, methods=["alti"], measures=["special_rank"])
+        >>> table
+        Table(1 method, 1 measure, 2 examples)
     """
     report: Any = progress  # a function or None, by `barred`
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work

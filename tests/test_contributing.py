@@ -22,19 +22,21 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("src", "tests", "docs", "experiments", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
+PAGE = ROOT / "CONTRIBUTING.md"
+BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = re.compile(r"# (\S+\.\w+)(?:, in (\w+))?\n")
 
 
 def sections() -> dict[str, list[tuple[str, str]]]:
     """Title -> (language, block), of the sections that say where something goes."""
-    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    fenced = [block.span() for block in BLOCK.finditer(page)]  # a heading in a block is the block's
-    heads = [h for h in HEADING.finditer(page) if not any(start < h.start() < end for start, end in fenced)]
-    ends = [*(h.start() for h in heads[1:]), len(page)]
-    blocks = {h[1]: BLOCK.findall(page[h.end() : end]) for h, end in zip(heads, ends, strict=True)}
-    return {title: each for title, each in blocks.items() if any(PLACE.match(code) for _, code in each)}
+    found: dict[str, list[tuple[str, str]]] = {}
+    title = ""
+    for part in re.finditer(rf"^## (?P<title>[^\n]*)$|{BLOCK.pattern}", read := PAGE.read_text("utf-8"), re.M | re.S):
+        title = part["title"] or title  # (a heading within a block is the block's)
+        if part["title"] is None:
+            found.setdefault(title, []).append((part["language"], part["code"]))
+    assert read.count("```") == 2 * sum(map(len, found.values()))
+    return {title: blocks for title, blocks in found.items() if any(PLACE.match(code) for _, code in blocks)}
 
 
 SECTIONS = sections()
@@ -121,19 +123,40 @@ def test_an_entry_goes_where_it_says() -> None:
     assert with_row(page, "tasks", "| `c` | d |\n").endswith("| `a` | b |\n| `c` | d |\n\nmore\n")
 
 
+def added(root: Path, title: str) -> list[str]:
+    """Put a section's blocks where they say, sorted and formatted as the page asks; the Python files among them."""
+    places = [place(root, code) for _, code in SECTIONS[title] if PLACE.match(code)]
+    python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
+    if find_spec("ruff"):
+        run(root, "-m", "ruff", "format", "-q", *python)
+        run(root, "-m", "ruff", "check", "-q", "--fix", *python)
+    return python
+
+
+def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
+    across = set(
+        re.findall(r"`(\w+)/` \(", PAGE.read_text("utf-8").partition("Across them stand")[2].partition("\n\n")[0])
+    )
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert across == {"laws", "oracles", "golden", "models", "stored"}
+    assert folders - across <= {path.stem for path in (ROOT / "src" / "mixlens").iterdir()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_section_is_all_that_it_takes(title: str, copy: Path) -> None:
-    """The blocks alone; then the project's style and its types, and what the section says to run."""
+    """The blocks alone, and what the section says to run."""
     commands = [line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()]
     assert commands, "a section names the suites that guard what it adds"
-    places = [place(copy, code) for language, code in SECTIONS[title] if PLACE.match(code)]
-    python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
-    if find_spec("ruff") and find_spec("mypy"):
-        run(copy, "-m", "ruff", "check", "-q", "--fix", *python)
-        run(copy, "-m", "ruff", "format", "-q", *python)
-        run(copy, "-m", "mypy")
+    added(copy, title)
     for command in commands:
         program, *words = shlex.split(command)
-        name = Path(program).name
-        run(copy, *(["-m", "pytest", "-q", "-n", "0", "-x", *words] if name == "pytest" else words))
+        run(copy, *(["-m", "pytest", "-q", "-n", "0", "-x", *words] if Path(program).name == "pytest" else words))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is for developers")
+def test_all_sections_together_are_well_typed(copy: Path) -> None:
+    for title in SECTIONS:
+        added(copy, title)
+    run(copy, "-m", "mypy")

@@ -18,7 +18,7 @@ from mixlens.capture.stream import Positions
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError
 from mixlens.measure.faithfulness import Faithfulness
-from mixlens.results import Attribution, Comparison, LayerMaps
+from mixlens.results import Attribution, Comparison, LayerMaps, Trace
 from mixlens.schema import check
 from mixlens.target import Target
 
@@ -50,11 +50,20 @@ def streams() -> LayerMaps:
     return LayerMaps(queries=SOURCE, keys=boxes, scores=torch.rand(3, 4, 2), method="attention")
 
 
+def trace() -> Trace:
+    answer = Tokens((5, 6), ("a", "b"), (False, False), ("ab",), ((0, 0, 1), (0, 1, 2)))
+    targets = (Target("a", index=5, label="a", foil="c", foil_index=7), Target("b", index=6, label="b"))
+    said = ({"prediction": "a", "probability": 0.5, "target_probability": 0.5}, {"foil_probability": 0.25})
+    meta = {"model": "m", "documents": {"one": (1, 3)}}
+    return Trace(SOURCE, answer, torch.rand(2, 6).tril(3), "norm", {"p": 2}, meta, targets, said)
+
+
 MADE: dict[str, Callable[[], Any]] = {
     "attribution": attribution,
     "maps": maps,
     "streams": streams,
     "comparison": comparison,
+    "trace": trace,
 }
 
 
@@ -86,7 +95,9 @@ WRONG = [None, True, -1, 2**70, 1.5, "x", [], {}, [[1]], {"tuple": [1]}, {"dict"
 FREE = {"options", "meta", "what", "foil"}  # these may hold more than one kind of value
 
 
-@pytest.mark.parametrize("kind", ["attribution", "maps", "streams", pytest.param("comparison", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["attribution", "maps", "streams", "trace", pytest.param("comparison", marks=pytest.mark.slow)]
+)
 def test_no_wrong_value_comes_through(kind: str, tmp_path: Path) -> None:
     path = MADE[kind]().save(tmp_path / "a")
     data, tensors, good = header(path), load_file(path), vars(mixlens.read(path))

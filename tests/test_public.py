@@ -21,6 +21,7 @@ NAMES = [
     "Lens",
     "Table",
     "Target",
+    "Trace",
     "Words",
     "__version__",
     "errors",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
     from mixlens.results import LayerMaps as LayerMaps
+    from mixlens.results import Trace as Trace
     from mixlens.results import read as read
     from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
@@ -38,6 +39,7 @@ _HOME = {
     "LayerMaps": "results",
     "Attribution": "results",
     "read": "results",
+    "Trace": "results",
     "Target": "target",
     "Comparison": "results",
     "Words": "capture.given",
@@ -56,6 +58,7 @@ __all__ = [
     "Lens",
     "Table",
     "Target",
+    "Trace",
     "Words",
     "__version__",
     "errors",

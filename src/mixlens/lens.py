@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,11 @@ from mixlens.mixing import MIXING
 from mixlens.mixing import calls as mixing
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
-from mixlens.results import Attribution, Comparison, LayerMaps, Results
+from mixlens.results import Attribution, Comparison, LayerMaps, Results, Trace
 from mixlens.subject import Subject, examined
 from mixlens.subject.check import Check, self_check
 from mixlens.subject.several import explained
+from mixlens.trace import trace
 from mixlens.wrappers import taken_apart
 
 
@@ -80,7 +81,7 @@ class Lens:
             >>> check.passed, check.supports["alti"] is None
             (True, True)
         """
-        return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec))
+        return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec, self.head))
 
     @property
     def self_check_residual(self) -> float:
@@ -187,6 +188,52 @@ class Lens:
             return results
 
         return explained(run, texts.each, texts.single, errors == "skip")
+
+    @settled
+    @barred
+    @arguments.checked
+    def trace(
+        self,
+        prompt: Any,
+        answer: Any = None,
+        method: str | None = None,
+        foil: Any = None,
+        *,
+        documents: Mapping[str, str] | None = None,
+        max_new_tokens: int = 64,
+        generate: Mapping[str, Any] | None = None,
+        exclude: str | Sequence[str] = (),
+        batch_size: int = 32,
+        memory: int | str | None = None,
+        progress: Progress | bool | None = None,
+        **options: Any,
+    ) -> Trace:
+        """Where the whole answer of a language model comes from: each answer token back to the prompt before it.
+
+        `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template).
+        `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
+        last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
+        greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
+        one token: why this rather than that. `method`: a name of `mixlens.methods()`; None: head_logit. `exclude`:
+        sources left out before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`,
+        `progress` and `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
+        `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
+        """
+        return trace(
+            self.subject,
+            prompt,
+            answer,
+            method=method,
+            foil=foil,
+            documents=documents,
+            max_new_tokens=max_new_tokens,
+            generate=generate,
+            exclude=exclude,
+            batch_size=batch_size,
+            memory=memory,
+            progress=reporter(progress),
+            options=options,
+        )
 
     @settled
     @arguments.checked

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
-from mixlens.errors import ResultFileError
+from mixlens.errors import NotFinite, ResultFileError
 from mixlens.files import PathLike, path_of, replacing
 from mixlens.measure.faithfulness import Faithfulness
 from mixlens.packing import pack as _pack
@@ -26,7 +26,8 @@ VERSION = 3  # of the format; a reader refuses newer ones. 1: single results, 2:
 KEY, SUM = "mixlens", "sha256"  # the header in the file's metadata, and the checksum in it, of all the rest
 _TENSORS = ("scores", "layers")
 _PARTS = ("attributions", "maps")  # of a whole
-_KEYS = {"format", "kind", "source", "into", "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
+_AXES = ("source", "into", "prompt", "answer")  # the fields that are streams
+_KEYS = {"format", "kind", *_AXES, "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
 _STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions}
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
@@ -124,7 +125,7 @@ def _single(result: Single) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         for name in _TENSORS
         if isinstance(values.get(name), torch.Tensor)
     }
-    streams = {name: _stream(values.pop(name)) for name in ("source", "into") if values.get(name) is not None}
+    streams = {name: _stream(values.pop(name)) for name in _AXES if values.get(name) is not None}
     header = {
         "format": VERSION,
         "kind": type(result).__name__,
@@ -194,7 +195,7 @@ def read(path: PathLike, kinds: Kinds[R]) -> R:
             return _whole(data, tensors, kinds) if "parts" in data else _build(data, tensors, kinds)
     except RecursionError as error:
         raise _damaged(path, "RecursionError: nested too deep") from error
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, NotFinite) as error:
         raise _damaged(path, _line(error)) from error
     raise ResultFileError(
         f"expected a result file of format {VERSION} or older, got format {version}: {path}; "
@@ -237,7 +238,7 @@ def _build(data: Mapping[str, Any], tensors: dict[str, torch.Tensor], kinds: Kin
     values = {k: _unpack(v) for k, v in data["fields"].items()}
     if "scores" not in tensors:
         raise ValueError("no scores")
-    streams = {name: _restored(data[name]) for name in ("source", "into") if name in data}
+    streams = {name: _restored(data[name]) for name in _AXES if name in data}
     for stream in streams.values():
         check(stream, type(stream), "a stream")
         stream.validate()
@@ -257,6 +258,8 @@ def _restored(data: Mapping[str, Any]) -> Stream:
 
 def _fits(result: Single) -> None:
     """Raises ValueError where the numbers are not of the streams' lengths."""
+    if hasattr(result, "prompt"):  # a trace, which holds its numbers against its streams itself
+        return
     count = len(result.source)
     wanted = (3, 4) if hasattr(result, "aggregation") else (1,)
     for name, numbers, ranks in (("scores", result.scores, wanted), ("layers", getattr(result, "layers", None), (2,))):

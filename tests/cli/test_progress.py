@@ -29,7 +29,7 @@ def test_progress_shows_only_after_a_second_and_only_on_a_terminal(monkeypatch, 
 def test_counted_lines_where_there_is_no_terminal(monkeypatch, capsys):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    line = running.Progress("loading", counted=True)
+    line = running.ProgressLine("loading", counted=True)
     line.stage("first part")
     line.report(300, 1000)  # the run goes on here: these are not what the rate is made of
     now[0] += 61
@@ -49,7 +49,7 @@ def test_what_the_progress_line_says(monkeypatch):
 
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    line = running.Progress("loading the model", counted=True)
+    line = running.ProgressLine("loading the model", counted=True)
     line.bar.get_time = lambda: now[0]
     line.stage("evaluating")
     shown = []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,46 +12,18 @@ import torch
 from scipy import stats
 
 import mixlens
+from evaluation.alone import TEXTS, curve, probability, scores
 from mixlens.attribute import ATTRIBUTIONS, Preset
 from mixlens.attribute.calls import attributions
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation import explain, windows
 from mixlens.target import Target
-from models.families import MASK, make
-from models.words import tokenizer
-
-TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
+from models.families import make
 
 
 @pytest.fixture(scope="module")
 def lens(tiny_bert_folder: Path) -> mixlens.Lens:
     return mixlens.load(str(tiny_bert_folder), dtype=torch.float64)  # no limit below hangs on how a machine rounds
-
-
-def scores(lens: mixlens.Lens, text: Any, method: str, target: Any = None, **options: Any) -> Any:
-    return lens.attribute(text, method, target, **options).scores.double().numpy()
-
-
-def probability(lens: mixlens.Lens, ids: list[int], label: int, mask: list[int] | None = None, **more: Any) -> float:
-    """By the model itself."""
-    inputs = {"input_ids": torch.tensor([ids])} | ({} if mask is None else {"attention_mask": torch.tensor([mask])})
-    with torch.no_grad():
-        return float(lens.model(**inputs, **more).logits[0].double().softmax(-1)[label])
-
-
-def curve(
-    lens: mixlens.Lens,
-    text: str,
-    method: str,
-    without: Callable[[list[int], list[int], int], float],
-    levels: Any = None,
-) -> np.ndarray:
-    """The probability at each level, with the tokens taken out that score highest."""
-    attr = lens.attribute(text, method)
-    ids, label = list(attr.source.ids), attr.target.index
-    order = [i for i in np.argsort(-attr.scores.double().numpy(), kind="stable") if not attr.special[i]]
-    counts = [int(np.ceil(k / 10 * len(order) - 1e-9)) for k in range(11)]
-    return np.array([without(ids, [int(i) for i in order[:c]], label) for c in counts])
 
 
 def test_correlations(lens: mixlens.Lens) -> None:
@@ -162,121 +132,11 @@ def test_other_classes(lens: mixlens.Lens) -> None:
         mixlens.evaluate(lens, TEXTS, ["attcat", "alti"], ["kendall_confidence"])
 
 
-def test_a_second_model(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
-    same = mixlens.load(str(tiny_bert_folder), dtype=torch.float64)
-    table = mixlens.evaluate(lens, TEXTS, ["alti"], ["consistency"], second=same)
-    assert table.values("consistency", "alti") == pytest.approx(np.ones(4))
-    with torch.no_grad():
-        same.model.classifier.weight.neg_()
-        same.model.classifier.bias.neg_()
-    table = mixlens.evaluate(lens, TEXTS, ["alti"], ["consistency"], second=same)
-    row = table.row("consistency", "alti")
-    assert (row.n, row.n_undefined, row.n_errors, row.mean) == (0, 4, 0, None)  # the labels differ
-    with pytest.raises(UnknownOption, match="second="):
-        mixlens.evaluate(lens, TEXTS, ["alti"], ["consistency"])
-    with pytest.raises(UnknownOption, match="second= would be ignored"):
-        mixlens.evaluate(lens, TEXTS, ["alti"], ["aopc"], second=same)
-
-
-def test_second_models_that_are_not_alike() -> None:
-    lens, short, other = (
-        mixlens.load(make("bert", "sequence", **more), tokenizer())
-        for more in ({}, {"num_hidden_layers": 2}, {"id2label": {0: "no", 1: "yes", 2: "maybe"}})
-    )
-    texts = ["w5 w6 w7", "w9 w30"]
-    run = partial(mixlens.evaluate, lens, texts, ["alti", "attcat", "grad_x_input"], ["consistency"])
-    for layers in ("each", "upto"):
-        with pytest.raises(Undefined, match="layers one to one, and the two models have 3 and 2: leave layers= out"):
-            run(second=short, layers=layers)
-    assert run(second=short).row("consistency", "alti").n_errors == 0
-    with pytest.raises(Undefined, match=r"their labels differ: LABEL_0, .*; name them alike in .*id2label"):
-        run(second=other)
-    masked = mixlens.load(make("bert", "masked"), tokenizer())
-    with pytest.raises(Undefined, match="two models of one task, got a sequence head and a masked head"):
-        run(second=masked)
-
-
-def test_a_second_model_with_its_labels_in_another_order(lens: mixlens.Lens, tiny_bert_folder: Path) -> None:
-    turned = mixlens.load(str(tiny_bert_folder), dtype=torch.float64)
-    names = list(lens.head.labels.values())[::-1]
-    with torch.no_grad():
-        turned.model.classifier.weight.copy_(turned.model.classifier.weight.flip(0))
-        turned.model.classifier.bias.copy_(turned.model.classifier.bias.flip(0))
-    turned.model.config.id2label = dict(enumerate(names))
-    turned = mixlens.load(turned.model, turned.tokenizer)
-    table = mixlens.evaluate(lens, TEXTS, ["attcat"], ["consistency"], second=turned)
-    assert table.values("consistency", "attcat") == pytest.approx(np.ones(len(TEXTS)))
-
-
 def test_examples_outlive_the_name_of_their_table(lens: mixlens.Lens) -> None:
     """The folder of a run without out= goes with its table, not before its lines were read."""
     lines = mixlens.evaluate(lens, TEXTS, ["random"], ["aopc"]).examples()
     gc.collect()
     assert [one["i"] for one in sorted(lines, key=lambda one: one["i"])] == list(range(len(TEXTS)))
-
-
-def test_cue_of_a_masked_word() -> None:
-    masked = mixlens.load(make("bert", "masked"), tokenizer())
-    row = {"text": "w5 w6 w7 w8", "target": "w7", "foil": "w9", "target_span": [6, 8], "cue_spans": [[3, 5]]}
-    rows = [row, {**row, "target_span": [0, 2], "target": "w5", "cue_spans": [[9, 11]], "phrase_spans": [[6, 11]]}]
-    measures = ["cue_dot", "cue_ap", "probes_needed", "aopc", ("phrase", "cue_dot", {"spans": "phrase"})]
-    table = mixlens.evaluate(masked, rows, ["value_zeroing", "attcat"], measures, task="agreement")
-    for i, (text, cue) in enumerate((("w5 w6 [MASK] w8", 2), ("[MASK] w6 w7 w8", 4))):
-        goal = Target(rows[i]["target"], foil="w9")  # type: ignore[arg-type]
-        own = np.abs(scores(masked, text, "attcat", goal))
-        assert table.values("cue_dot", "attcat")[i] == pytest.approx(own[cue] / own.sum(), abs=1e-6)
-        ids = masked.attribute(text, "random").source.ids
-        with torch.no_grad():
-            z = masked.model(input_ids=torch.tensor([ids])).logits[0, ids.index(MASK)].double()
-        expected = float(torch.sigmoid(z[5 if i else 7] - z[9]))
-        assert table.curve("aopc", "attcat")[i, 0] == pytest.approx(expected, abs=1e-6)
-        assert np.isfinite(table.curve("aopc", "attcat")[i]).all()  # the [MASK] is never taken out
-    assert np.isnan(table.values("phrase", "attcat")[0])
-    own = np.abs(scores(masked, "[MASK] w6 w7 w8", "attcat", Target("w5", foil="w9")))
-    assert table.values("phrase", "attcat")[1] == pytest.approx(own[3:5].sum() / own.sum(), abs=1e-6)
-
-
-def test_answers() -> None:
-    from transformers import BertForQuestionAnswering
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = BertForQuestionAnswering(make("bert").config).eval()
-        for parameter in model.parameters():
-            parameter.data += 0.3 * torch.randn_like(parameter)
-    asked = mixlens.load(model, tokenizer())
-    row = {"question": "w5 w6", "context": "w7 w8 w9", "answer": "w8 w9", "answer_start": 3}
-    for target in (None, "label"):
-        table = mixlens.evaluate(
-            asked, [row], ["saliency"], ["precision_at_k", "aopc"], task="question", target=target,
-            options={"precision_at_k": {"k": 3}},
-        )  # fmt: skip
-        goal = None if target is None else Target(position=(5, 6))
-        own = scores(asked, ("w5 w6", "w7 w8 w9"), "saliency", goal)
-        hits = len({5, 6} & set(np.argsort(-own, kind="stable")[:3].tolist()))
-        assert table.values("precision_at_k", "saliency")[0] == hits
-        assert np.isfinite(table.curve("aopc", "saliency")[0, 0])
-
-
-def test_rationales(lens: mixlens.Lens) -> None:
-    from sklearn.metrics import auc, f1_score, precision_recall_curve
-
-    rows: list[dict[str, Any]] = [
-        {"tokens": "a deep film .".split(), "rationales": [[0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]]},
-        {"tokens": "not a very bad film".split(), "rationales": [1, 0, 0, 1, 0]},
-        {"tokens": ["bad", "film"], "rationales": []},
-    ]
-    table = mixlens.evaluate(lens, rows, ["alti", "saliency"], ["auprc", "token_f1", "iou"], task="rationales")
-    for i, marks in enumerate(([0, 1, 1, 0], [1, 0, 0, 1, 0])):  # of votes, what half of them marked
-        for method in ("alti", "saliency"):
-            text = scores(lens, mixlens.Words(rows[i]["tokens"]), method)[1:-1]  # without [CLS] and [SEP]
-            precision, recall, _ = precision_recall_curve(marks, text)
-            assert table.values("auprc", method)[i] == pytest.approx(auc(recall, precision))
-            highest = np.isin(np.arange(len(marks)), np.argsort(-text, kind="stable")[: sum(marks)])
-            assert table.values("token_f1", method)[i] == pytest.approx(f1_score(marks, highest))
-            assert table.values("iou", method)[i] == pytest.approx((highest & marks).sum() / (highest | marks).sum())
-    row = table.row("auprc", "alti")
-    assert (row.n, row.n_undefined, row.n_errors) == (2, 1, 0)  # nothing is marked in the last
 
 
 def test_nothing_is_computed_twice(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,13 +199,18 @@ def test_a_method_that_fails_on_one_text(method: str, lens: mixlens.Lens, monkey
     row = table.row("spearman", method)
     assert (row.n, row.n_errors, table.row("spearman", "saliency").n_errors) == (3, 1, 0)
     assert np.isnan(table.values("aopc", method)[1])
+    null = table.values("aopc", "random")
+    assert table.row("aopc", method).null == pytest.approx(np.delete(null, 1).mean())  # of the texts that both are of
+    assert table.row("aopc", "saliency").null == pytest.approx(null.mean()) != pytest.approx(np.delete(null, 1).mean())
     (line,) = [line for line in table.examples() if "errors" in line]
     assert line["errors"][f"aopc {method}"] == "RuntimeError: out of memory"
 
 
 @pytest.mark.parametrize("layers", ["each", "upto"])
 def test_every_method_has_its_layers_or_says_nothing_of_them(layers: str, lens: mixlens.Lens) -> None:
-    methods = [name for name in ATTRIBUTIONS if name != "integrated_gradients"]  # too coarse steps on a random model
+    coarse = "integrated_gradients"  # too coarse steps on a random model
+    methods = [name for name, why in lens.check().supports.items() if name in ATTRIBUTIONS and why is None]
+    methods.remove(coarse)
     table = mixlens.evaluate(lens, TEXTS[1:2], methods, ["spearman:random"], layers=layers)
     assert [line["errors"] for line in table.examples() if line.get("errors")] == []
     alone = {row.method for row in table} - {row.method for row in table if row.layer is not None}

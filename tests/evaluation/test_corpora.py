@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ ROWS = [
     {"text": "good", "label": "positive"},
 ]
 BOTH: Any = ["anisotropy", ("inner", "anisotropy", {"of": "transformed"}), "mdl_compression"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    """Probes that learn a little: how well they learn does not matter here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probing, "_CHECKS", 3)
+        yield
 
 
 @pytest.fixture(scope="module")

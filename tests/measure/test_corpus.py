@@ -15,6 +15,12 @@ from mixlens.measure.probing import ENDS, _nats, _trained, block_ends, mdl_compr
 from mixlens.measure.statistics import resampled
 
 
+@pytest.fixture
+def short(monkeypatch):
+    """Probes that learn a little: enough where it does not matter how well they learn."""
+    monkeypatch.setattr(probing, "_CHECKS", 3)
+
+
 def texts(seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [rng.normal(size=(n, 5)) + 1 for n in (3, 1, 4, 2)]
@@ -62,7 +68,7 @@ def test_many_draws_at_once_are_each_draw(monkeypatch):
     assert (spread.low, spread.high) == pytest.approx((low, high)) and spread.n == 4
 
 
-def test_the_null_of_probing_is_permuted_labels():
+def test_the_null_of_probing_is_permuted_labels(short):
     vectors, labels = told(12)
     spread = mdl_spread(vectors, labels, resamples=200)
     mixed = labels[np.random.default_rng((0, 12)).permutation(12)]
@@ -113,7 +119,7 @@ def test_labels_that_vectors_tell_and_do_not():
     assert separable > 5
 
 
-def test_compression_is_the_ratio_of_the_code_lengths():
+def test_compression_is_the_ratio_of_the_code_lengths(short):
     vectors, labels = told(40, classes=3)
     code = online_code(vectors, labels)
     assert code.uniform == math.log2(3)
@@ -124,7 +130,7 @@ def test_compression_is_the_ratio_of_the_code_lengths():
     assert (code.bits > 0).all()
 
 
-def test_names_of_classes_do_not_matter_and_nothing_is_left_to_chance():
+def test_names_of_classes_do_not_matter_and_nothing_is_left_to_chance(short):
     vectors, labels = told(20)
     before = torch.get_rng_state()
     one = online_code(vectors, labels, seed=3)
@@ -137,7 +143,7 @@ def test_names_of_classes_do_not_matter_and_nothing_is_left_to_chance():
     assert (torch.get_rng_state() == before).all()
 
 
-def test_a_block_to_be_coded_is_never_looked_at():
+def test_a_block_to_be_coded_is_never_looked_at(short):
     """Other labels in the last block leave the bits of all other blocks alone."""
     vectors, labels = told(40)
     last = np.random.default_rng(0).permutation(40)[block_ends(40)[-2] :]

@@ -113,6 +113,31 @@ def alti(layer: Layer, p: int = 1, upto: str = "ln1") -> ndarray:
     return np.divide(c, total, out=np.zeros_like(c), where=total > 0)
 
 
+def ifr(layer: Layer, heads: str = "each", threshold: float = 0.0, with_residual: bool = True) -> ndarray:
+    """Edges max(0, |a_i|_1 - |a_i - t|_1) of every head's term, and of the residual (Ferrando & Voita 2024)."""
+    n, count = len(layer.x), len(layer.alpha)
+    out = np.zeros((n, n))
+    for i in range(n):
+        size = np.abs(layer.a[i]).sum()
+
+        def edge(t: ndarray, i: int = i, size: float = size) -> float:
+            return max(0.0, size - np.abs(layer.a[i] - t).sum())
+
+        edges = []
+        for j in np.flatnonzero(layer.visible[i]):
+            parts = [layer.alpha[h, i, j] * (layer.v[h, j] @ layer.wo[h]) for h in range(count)]
+            if layer.post_attention is not None:
+                parts = [layer.post_attention.frozen(t, layer.attn[i]) for t in parts]
+            edges += [(j, edge(t)) for t in (parts if heads == "each" else [sum(parts)])]
+        if with_residual:
+            edges.append((i, edge(layer.x[i])))
+        total = sum(e for _, e in edges)
+        for j, e in edges:
+            out[i, j] += e if e >= threshold * total else 0.0
+    sums = out.sum(1, keepdims=True)
+    return np.divide(out, sums, out=np.zeros_like(out), where=sums > 0)
+
+
 def mixing_ratio(layer: Layer, method: str) -> ndarray:
     """r_i (GlobEnc Eq. 8, 14): the norm of the sum of the other tokens' terms over that plus the own term's norm."""
     stage = {"norm": "attention", "norm_res": "residual", "norm_resln": "ln1", "globenc": end(layer)}[method]
@@ -186,4 +211,5 @@ METHODS: dict[str, Callable[..., ndarray]] = {
     "norm_resln": norm_resln,
     "globenc": globenc,
     "alti": alti,
+    "ifr": ifr,
 }

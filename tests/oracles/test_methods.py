@@ -136,3 +136,10 @@ def test_value_zeroing_of_standardized_outputs(name):
     expected[expected < 1e-13] = 0
     got = lens.mixing(families.text(), method="value_zeroing", standardize=(mean, deviation), normalize=False)
     close(got.scores, expected)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_neox", "bert"])
+@pytest.mark.parametrize("options", [{"heads": "sum"}, {"threshold": 0.1}, {"with_residual": False}])
+def test_ifr_options(name, options):
+    expected = np.stack([methods.ifr(layer, **options) for layer in by_hand(name, N)])
+    close(families.lens(name).mixing(families.text(N), method="ifr", **options).scores, expected)

@@ -12,6 +12,7 @@ from mixlens.attribute.names import method
 from mixlens.attribute.request import Request
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.budget import Demand, sizes_of, within
+from mixlens.capture.batch import BatchSize
 from mixlens.capture.text import Tokens
 from mixlens.cost import Cost
 from mixlens.errors import NotFinite
@@ -26,7 +27,7 @@ COMMON = {"readout": None, "normalize": True}  # what every attribution may be a
 
 def attribution_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Method:
     """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
-    chosen = method(name).for_spec(subject.spec)
+    chosen = method(name).for_spec(subject.spec).for_head(subject.head)
     refuse_unknown(name, options, {**chosen.options(), **COMMON})
     return chosen
 
@@ -34,6 +35,20 @@ def attribution_method(subject: Subject, name: str, options: Mapping[str, Any]) 
 def demand(subject: Subject, chosen: Method, options: Mapping[str, Any], together: int = 1) -> Demand:
     """What the method asks of memory, beside `together - 1` others that share its pass."""
     return Demand(chosen.cost(options), sizes_of(subject), together)
+
+
+def room_for(
+    subject: Subject,
+    name: str,
+    chosen: Method,
+    options: Mapping[str, Any],
+    lengths: Sequence[int],
+    memory: Any,
+    batch_size: int,
+    together: int = 1,
+) -> tuple[int, BatchSize]:
+    """The batch sizes that stay inside `memory`: of the longest texts, and of each length. Raises OverBudget."""
+    return within(name, demand(subject, chosen, options, together), lengths, memory, batch_size, _costs)
 
 
 def request(
@@ -54,7 +69,7 @@ def request(
     chosen = attribution_method(subject, name, options)
     defaults = chosen.options()
     lengths = [len(tokens) for tokens in texts]
-    size, sizes = within(name, demand(subject, chosen, options, together), lengths, memory, batch_size, _costs)
+    size, sizes = room_for(subject, name, chosen, options, lengths, memory, batch_size, together)
     return Request(
         name=name,
         method=chosen,

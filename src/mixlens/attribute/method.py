@@ -12,11 +12,13 @@ from torch import Tensor
 from mixlens.architectures.spec import Spec
 from mixlens.cost import Cost
 from mixlens.errors import Undefined
+from mixlens.subject.head import Head, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mixlens.attribute.request import Request
+    from mixlens.attribute.traced import Traced
     from mixlens.results import Attribution
     from mixlens.subject import Subject
 
@@ -28,6 +30,7 @@ Deep = Literal["upto", "each"]  # scores of each layer: of the model up to it, o
 class Method:
     """The facts about an attribution method. `class_specific`: the scores depend on the target, not only on its row.
 
+    `heads`: whose answers it explains; None: any head's.
     A family is a subclass: what its lines of the table say, what they cost, and how they are run.
     """
 
@@ -36,6 +39,7 @@ class Method:
     cite: str
     signed: bool = False
     class_specific: bool = False
+    heads: tuple[Task, ...] | None = None
 
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """The Attributions of each of several requests for the same texts, whose methods share a pass (`shares`)."""
@@ -44,6 +48,12 @@ class Method:
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """The Attributions of one request's texts, for families that share nothing."""
         raise NotImplementedError(f"{type(self).__name__} runs no single request")
+
+    def rows(self, subject: Subject, ask: Traced[Self]) -> Float[Tensor, "answer source"] | None:
+        """Raw scores of every answer token over prompt and answer, 0 behind the row that predicts it, all from one
+        pass; None: each answer token is asked for alone.
+        """
+        return None
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         """What the method takes, asked for with these options."""
@@ -72,6 +82,15 @@ class Method:
 
     def for_spec(self, spec: Spec) -> Method:
         """The method as it stands for an architecture. Raises Undefined."""
+        return self
+
+    def for_head(self, head: Head) -> Method:
+        """The method for a head. Raises Undefined."""
+        if self.heads is not None and head.task not in self.heads:
+            raise Undefined(
+                f"{self.name} explains the answers of {' and '.join(self.heads)} heads, got {head.in_words}; use "
+                "saliency, attcat or alti"
+            )
         return self
 
     def defined(self, spec: Spec) -> bool:

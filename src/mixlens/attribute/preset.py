@@ -26,20 +26,27 @@ if TYPE_CHECKING:
 
     from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
+    from mixlens.attribute.traced import Traced
+
+_OWN = ("receptive_field", "zero_cls")  # options that are a preset's, not its mixing method's
 
 
 @dataclass(frozen=True)
 class Preset(Method):
     """A mixing method, how its layers are put together, and the read-out row.
 
-    `pre`: the preset for layers without norms behind their residual sums, where it differs. `zero_cls`: an option.
+    `fixed`: options of the mixing method that the preset is made of, so that none may be asked otherwise. `pre`: the
+    preset for layers without norms behind their residual sums, where it differs. `zero_cls`: an option.
+    `receptive_field`: that option's default; None: where the mask is plain.
     """
 
     mixing: str = ""
     aggregation: str = "rollout"
     how: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     pre: Preset | None = None
     zero_cls: bool = False
+    receptive_field: bool | None = None
 
     def shares(self, asked: Mapping[str, Any]) -> Hashable:
         return "maps"  # a pass keeps what any of them reads of a layer
@@ -51,8 +58,13 @@ class Preset(Method):
         return replace(maps, needs="flow", words="one pass and a maximum flow for every token, on the CPU")
 
     def options(self) -> dict[str, Any]:
-        own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in ("normalize", "per_head")}
-        return {**own, "receptive_field": None, **({"zero_cls": False} if self.zero_cls else {})}
+        fixed = {"normalize", "per_head", *self.fixed}
+        own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in fixed}
+        return {**own, "receptive_field": self.receptive_field, **({"zero_cls": False} if self.zero_cls else {})}
+
+    def maps_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of the mixing method among a request's."""
+        return {**self.fixed, **{k: v for k, v in options.items() if k not in _OWN}}
 
     def layers(self, deep: Deep) -> Literal["own"] | None:
         return "own" if deep == "each" or self.aggregation != "layer" else None
@@ -70,7 +82,10 @@ class Preset(Method):
         """Maps aggregated, the row read out. One batch's maps live at a time. Raises TargetError."""
         texts, count = asks[0].texts, len(asks[0].texts)
         wanted = [read_rows(ask, subject.layers) for ask in asks]
-        make = [(mapper(ask.method.mixing, _own(ask)), rows) for ask, rows in zip(asks, wanted, strict=True)]
+        make = [
+            (mapper(ask.method.mixing, ask.method.maps_options(ask.options)), rows)
+            for ask, rows in zip(asks, wanted, strict=True)
+        ]
         flows = any(ask.method.aggregation == "flow" for ask in asks)  # what takes the time is counted
         out: list[dict[int, Attribution]] = [{} for _ in asks]
         done = 0
@@ -90,10 +105,22 @@ class Preset(Method):
             done += len(members)
         return [[mine[i] for i in range(count)] for mine in out]
 
-
-def _own(ask: Request[Preset]) -> dict[str, Any]:
-    """The options of a preset's mixing method."""
-    return {k: v for k, v in ask.options.items() if k not in ("receptive_field", "zero_cls")}
+    @torch.no_grad()
+    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+        """Every answer token's row of the maps of one pass."""
+        options = self.maps_options(ask.options)
+        ((_, ((text_pass,),)),) = subject.passes(
+            [ask.tokens], [(mapper(self.mixing, options), None)], batch_size=1, progress=ask.progress
+        )
+        maps = layer_maps(subject, text_pass, torch.stack(text_pass.layers), self.mixing, options)
+        asked = ask.options.get("receptive_field", self.receptive_field)
+        field = maps.windows is not None if asked is None else bool(asked)
+        how, rows = dict(self.how), ask.rows
+        if self.aggregation == "flow":
+            how |= {"normalize": False, "layers": [-1], "queries": rows}
+            rows = list(range(len(rows)))
+        scores = getattr(maps, self.aggregation)(**how, receptive_field=field).scores[-1][rows]
+        return without_cls(subject, ask.tokens, scores) if ask.options.get("zero_cls") else scores
 
 
 def _attribution(
@@ -108,8 +135,8 @@ def _attribution(
     preset, tokens = ask.method, text_pass.tokens
     resolved = answer(subject.head, ask.reads[i], text_pass.logits)
     scores, made = _filled_up(text_pass, rows_made)
-    maps = layer_maps(subject, text_pass, scores, preset.mixing, _own(ask), made=made)
-    asked = ask.options.get("receptive_field")
+    maps = layer_maps(subject, text_pass, scores, preset.mixing, ask.method.maps_options(ask.options), made=made)
+    asked = ask.options.get("receptive_field", preset.receptive_field)
     field = maps.windows is not None if asked is None else bool(asked)
     own_rows = _own_rows(maps, resolved.rows, field) if ask.layered == "each" else None
     how, at = dict(preset.how), resolved.rows

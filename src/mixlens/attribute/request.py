@@ -58,7 +58,7 @@ class Request(Generic[M_co]):
         self, tokens: Tokens, scores: Tensor, layers: Tensor | None, answer: Answer, meta: Mapping[str, Any]
     ) -> Attribution:
         """The Attribution of raw scores: divided by their sum, unless signed or unasked."""
-        share = self.normalize and not self.method.signed
+        share = self.normalize and not (self.method.signed or self.options.get("signed"))
         row = answer.rows[0] if len(answer.rows) == 1 else answer.rows
         warnings = (*meta.get("warnings", ()), *answer.warnings)
         warned = {"warnings": warnings} if warnings else {}

@@ -6,6 +6,7 @@ from mixlens.attribute.chance import Random
 from mixlens.attribute.gradient import Gradient
 from mixlens.attribute.gradient import functions as gradients
 from mixlens.attribute.jacobian import Jacobian
+from mixlens.attribute.logit import AltiLogit, Logit
 from mixlens.attribute.method import Method
 from mixlens.attribute.occlusion import Occlusion
 from mixlens.attribute.path import Path
@@ -69,6 +70,15 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         ),
     ),
     Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", how=_ROLL),
+    Preset(
+        "ifr",
+        "ifr maps without the residual's edge, summed over layers",
+        "Ferrando & Voita 2024",
+        mixing="ifr",
+        aggregation="sum",
+        fixed={"with_residual": False},
+        receptive_field=False,
+    ),
     Preset("value_zeroing", "value_zeroing maps, rolled out", "Mohebbi 2023", mixing="value_zeroing", how=_ROLL),
     Gradient(
         "cat",
@@ -147,6 +157,8 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         steps=100,
     ),
     Path("deeplift", "rescaled activations, times the difference from a baseline", "Shrikumar 2017"),
+    Logit("head_logit", "what each head carries straight to the logits, negative terms dropped", "mixlens"),
+    AltiLogit("alti_logit", "direct terms of the logit, followed to the input through the alti maps", "Ferrando 2023"),
     Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
     Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
     Jacobian(

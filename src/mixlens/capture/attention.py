@@ -73,6 +73,13 @@ class Call:
         seen = self.mask if self.mask is not None else self.visible()
         return replace(self, q=q, mask=_gathered(seen, at), bias=_gathered(self.bias, at), causal=False)
 
+    def head(self, h: int) -> Call:
+        """The same call for one query head alone, with the key-value head that it reads."""
+        kv = h // self.groups
+        mask, bias = (t if t is None or t.shape[1] == 1 else t[:, h : h + 1] for t in (self.mask, self.bias))
+        q, k, v = self.q[:, h : h + 1], self.k[:, kv : kv + 1], self.v[:, kv : kv + 1]
+        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias)
+
     def visible(self, rows: slice = slice(None)) -> Tensor | None:
         """Which keys each row may see, (batch or 1, 1, row, key) bool; None: all of them."""
         if self.mask is not None:

@@ -103,12 +103,18 @@ class Tokens(Stream):
 
 
 def encode(
-    data: Any, tokenizer: Any, limit: int | None = None, truncate: bool = False, pad: int | None = None
+    data: Any,
+    tokenizer: Any,
+    limit: int | None = None,
+    truncate: bool = False,
+    pad: int | None = None,
+    template: bool = False,
 ) -> Tokens:
     """One text (see `given.as_list`) to `Tokens`.
 
     `limit` is the number of positions of the model; a longer text is a `TooLong` error unless `truncate`. `pad`: the
-    model's padding token, where the tokenizer has none.
+    model's padding token, where the tokenizer has none. `template`: the text has the special tokens that it needs (a
+    rendered chat), or follows another (an answer), so the tokenizer adds none.
     Raises EmptyInput, TooLong or InputError.
     """
     if isinstance(data, InputError):
@@ -120,9 +126,9 @@ def encode(
     else:
         if tokenizer is None:
             raise InputError("a text needs a tokenizer: mixlens.load(model, tokenizer), or pass a list of token ids")
-        tokens = _from_text(data, tokenizer, None)
+        tokens = _from_text(data, tokenizer, None, template)
         if truncate and limit is not None and len(tokens) > limit:
-            cut = _from_text(data, tokenizer, limit)
+            cut = _from_text(data, tokenizer, limit, template)
             tokens = Tokens(**{**vars(cut), "dropped": len(tokens) - len(cut)})
     if limit is not None and len(tokens) > limit:
         raise TooLong(
@@ -132,7 +138,7 @@ def encode(
     return tokens
 
 
-def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
+def _from_text(data: Any, tokenizer: Any, limit: int | None, template: bool) -> Tokens:
     text: tuple[str, ...]
     args: tuple[Any, ...]
     if isinstance(data, str):
@@ -160,6 +166,7 @@ def _from_text(data: Any, tokenizer: Any, limit: int | None) -> Tokens:
     try:
         coded = tokenizer(
             *args,
+            add_special_tokens=not template,
             padding=False,
             truncation=limit is not None,
             max_length=limit,

@@ -67,6 +67,11 @@ class Frozen:
             return u if self.gain is None else u.mul_(self.gain)
         return u if self.gain is None else u * self.gain
 
+    def adjoint(self, u: Tensor) -> Tensor:
+        """What stands on the other side of a product: u . linear(x) is this . x for every x."""
+        scaled = u if self.gain is None else u * self.gain
+        return scaled - scaled.mean(-1, keepdim=True) if self.kind == "layer" else scaled
+
     def apply(self, actual: Tensor) -> Tensor:
         """The whole frozen form at the actual vector: what the norm itself gives."""
         out = self.linear(actual) * self.scale(actual)[..., None]

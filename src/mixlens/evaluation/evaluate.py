@@ -87,10 +87,17 @@ def evaluate(
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
 
     Examples:
-        >>> data = [{"text": "a good film.", "label": "positive"}, {"text": "a bad film.", "label": "negative"}]
-        >>> table = mixlens.evaluate(lens, data, methods=["alti"], measures=["special_rank"])
+        >>> table = mixlens.evaluate(lens, methods=["alti", "saliency"], measures=["aopc"], limit=4)
         >>> table
-        Table(1 method, 1 measure, 2 examples)
+        Table(2 methods, 1 measure, 4 examples)
+        >>> row = table.row("aopc", "alti")
+        >>> row.n, row.low <= row.mean <= row.high
+        (4, True)
+        >>> texts = [("a fine film", "positive"), ("a dull film", "negative")]
+        >>> rows = [{"review": text, "stars": label} for text, label in texts]
+        >>> task = mixlens.task("classification", text="review", label="stars")
+        >>> mixlens.evaluate(lens, rows, ["alti"], ["spearman"], task=task, target="label").row("spearman", "alti").n
+        2
     """
     report: Any = progress  # a function or None, by `barred`
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work

@@ -22,7 +22,7 @@ class Curves:
     def __init__(self, lens: Lens, items: Sequence[Item]) -> None:
         self.lens, self.items = lens, items
         self.wanted: dict[Key, None] = {}
-        self.found: dict[Key, float] = {}
+        self.log_p: dict[Key, float] = {}
 
     def want(self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool) -> None:
         """Text `at` without each of these sets of tokens will be asked for."""
@@ -40,19 +40,19 @@ class Curves:
         keys = sorted(self.wanted, key=lambda key: -length(key))
         step = _BATCHES * batch_size
         for start in range(0, len(keys), step):
-            some = keys[start : start + step]
-            made = [self._changed(*key) for key in some]
-            self.found.update(zip(some, left(self.lens.subject, made, batch_size), strict=True))
-            tick((start + len(some)) / len(keys))
+            batch = keys[start : start + step]
+            texts = [self._changed(*key) for key in batch]
+            self.log_p.update(zip(batch, left(self.lens.subject, texts, batch_size), strict=True))
+            tick((start + len(batch)) / len(keys))
 
     def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
-        one = self.items[at]
-        return changed(self.lens.subject, one.tokens, one.read.at, one.said, removed, replace_by, mask_pad)
+        item = self.items[at]
+        return changed(self.lens.subject, item.tokens, item.read.at, item.said, removed, replace_by, mask_pad)
 
     def curve(
         self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool
     ) -> NDArray[np.float64]:
         """(1 + level,): log-probability of the untouched text, then of what is left at each level."""
-        own = self.items[at].log_p
-        rest = [self.found[at, indices, replace_by, mask_pad] if indices else own for indices in removed]
-        return np.array([own, *rest], dtype=np.float64)
+        whole = self.items[at].log_p
+        rest = [self.log_p[at, indices, replace_by, mask_pad] if indices else whole for indices in removed]
+        return np.array([whole, *rest], dtype=np.float64)

@@ -79,24 +79,24 @@ def _rows(table: Table, errors: Mapping[str, int]) -> Iterator[Row]:
         facts = table.manifest["measures"][name]
         values, null = table.values(name, method, layer), table.values(name, NULL)
         level, draws, seed = table.level, table.resamples, table.seed
-        found = summarise(values, level=level, resamples=draws, seed=seed)
+        summary = summarise(values, level=level, resamples=draws, seed=seed)
         failed = errors[""] + errors.get(f"{name} {method}", 0)
         both = np.isfinite(values) & np.isfinite(null)
         chance = null[both].mean() if both.any() else None
-        told = both.any() and method != NULL
-        p = paired(values, null, level=level, resamples=draws, seed=seed).p if told else None
+        comparable = both.any() and method != NULL
+        p = paired(values, null, level=level, resamples=draws, seed=seed).p if comparable else None
         yield Row(
             method=method,
             measure=facts["label"],
             reference=facts["reference"],
             layer=layer,
-            n=found.n,
-            n_undefined=found.n_undefined - failed,
+            n=summary.n,
+            n_undefined=summary.n_undefined - failed,
             n_errors=failed,
-            mean=_number(found.mean),
-            std=_number(found.std),
-            low=_number(found.low),
-            high=_number(found.high),
+            mean=_number(summary.mean),
+            std=_number(summary.std),
+            low=_number(summary.low),
+            high=_number(summary.high),
             higher_is_better=facts["higher_is_better"],
             null=_number(chance),
             p_null=_number(p),

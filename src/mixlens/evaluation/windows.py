@@ -1,4 +1,4 @@
-"""The way through the rows: windows of 1,024, in each chunks of like length; what is closed on the disk is passed over.
+"""A run's rows: windows of 1,024, in each chunks of like length; what is closed on the disk is passed over.
 
 Windows and chunks depend on the data and the methods alone, so that a run which goes on computes the very chunks that
 are missing, with the batches of an undisturbed run.

@@ -27,6 +27,14 @@ DECOMPOSE = Cost(
     maps=True,
     compiles=True,
 )
+EDGES = Cost(  # every head's terms as vectors
+    "decompose",
+    "one pass and the terms of every head",
+    beside(lambda z, n: 6 * n * n * z.heads * z.dim),
+    lambda z, n: 3 * one_map(z, n),
+    maps=True,
+    compiles=True,
+)
 VALUES = Cost(  # the value terms' null space, a head and text at a time in float64
     "decompose",
     "one pass and the terms",

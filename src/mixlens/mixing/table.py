@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mixlens.mixing.alti import alti
 from mixlens.mixing.attention import attention, attention_fixed_res, attention_res
-from mixlens.mixing.costs import DECOMPOSE, FINISH, FORWARD, FORWARD_HEADS, JACOBIAN, VALUES
+from mixlens.mixing.costs import DECOMPOSE, EDGES, FINISH, FORWARD, FORWARD_HEADS, JACOBIAN, VALUES
 from mixlens.mixing.effective import effective_attention
 from mixlens.mixing.hta import hta, hta_x_input
+from mixlens.mixing.ifr import ifr
 from mixlens.mixing.method import Mixing
 from mixlens.mixing.norms import globenc, norm, norm_fixed_res, norm_res, norm_resln
 from mixlens.mixing.value_zeroing import value_zeroing
@@ -92,6 +93,16 @@ MIXING: dict[str, Mixing] = {
         "how near each term comes to the sub-block's output",
         "Ferrando 2022, Eq. 9-10",
         DECOMPOSE,
+        rows_sum_to_one=True,
+        holds_residual=True,
+        queries=True,
+    ),
+    "ifr": Mixing(
+        ifr,
+        "IFR",
+        "how near each head's term comes to the residual sum, the residual's own edge beside them",
+        "Ferrando & Voita 2024",
+        EDGES,
         rows_sum_to_one=True,
         holds_residual=True,
         queries=True,

@@ -26,7 +26,7 @@ MATTERS = {
     "average precision": Matter(0.05, "in one text of ten the cue falls from the first place to the second"),
     "tokens": Matter(0.1, "one token more in one text of ten"),
     "rank": Matter(0.05, "one place of twenty"),
-    "cosine": Matter(0.05, "a twentieth of the way from unrelated vectors to the same"),
+    "cosine": Matter(0.05, "a twentieth of the distance from unrelated vectors to the same"),
     "bits": Matter(0.01, "a hundredth of what a label costs that is not known at all"),
     "correlation of a few": Matter(0.5, "r = 0.5: a quarter of the variance; the papers call these large"),
     "score": Matter(0.1, "a tenth of the largest score"),

@@ -1,4 +1,4 @@
-"""What comes out: `LayerMaps`, `Attribution`, `Comparison`: frozen, with all that says where they come from."""
+"""What comes out: `LayerMaps`, `Attribution`, `Comparison`, `Trace`: frozen, with where they come from."""
 
 from mixlens.files import PathLike
 from mixlens.results.attribution import Attribution, Word
@@ -6,5 +6,7 @@ from mixlens.results.collection import Results
 from mixlens.results.comparison import Comparison
 from mixlens.results.kinds import read
 from mixlens.results.maps import LayerMaps
+from mixlens.results.trace import Trace
+from mixlens.results.unit_trace import UnitTrace
 
-__all__ = ["Attribution", "Comparison", "LayerMaps", "PathLike", "Results", "Word", "read"]
+__all__ = ["Attribution", "Comparison", "LayerMaps", "PathLike", "Results", "Trace", "UnitTrace", "Word", "read"]

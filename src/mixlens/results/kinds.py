@@ -8,16 +8,18 @@ from mixlens.files import PathLike
 from mixlens.results.attribution import Attribution
 from mixlens.results.comparison import Comparison
 from mixlens.results.maps import LayerMaps
+from mixlens.results.trace import Trace
 
-KINDS: dict[str, type[Attribution | LayerMaps | Comparison]] = {
+KINDS: dict[str, type[Attribution | LayerMaps | Comparison | Trace]] = {
     "Attribution": Attribution,
     "LayerMaps": LayerMaps,
     "Comparison": Comparison,
+    "Trace": Trace,
 }
 
 
 @checked
-def read(path: PathLike) -> Attribution | LayerMaps | Comparison:
+def read(path: PathLike) -> Attribution | LayerMaps | Comparison | Trace:
     """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError.
 
     Examples:

@@ -17,9 +17,10 @@ from mixlens.process import settled
 from mixlens.progress import Progress
 from mixlens.subject.check import Check, self_check
 from mixlens.subject.head import Head, Pooled, head_of
-from mixlens.subject.inputs import pad_id
+from mixlens.subject.inputs import pad_id, probe_inputs
 from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
 from mixlens.subject.read import Texts, read
+from mixlens.subject.unembedding import Unembedding, unembedding_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,11 @@ class Subject:
     def layers(self) -> int:
         """How many layers run in a pass."""
         return layer_count(self.model, self.spec)
+
+    @cached_property
+    def unembedding(self) -> Unembedding:
+        """How the logits come of the last layer's vectors. Raises Undefined for what is no language model."""
+        return unembedding_of(self.model, self.spec, probe_inputs(self.model))
 
     def read(self, data: Any, truncate: bool = False) -> Texts:
         """What a caller passes as text, or as a list of texts, to what the model is fed. Raises InputError."""

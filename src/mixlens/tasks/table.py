@@ -104,9 +104,10 @@ def task(name: str, **columns: str | Sequence[str]) -> Task:
     Raises UnknownOption for a task or a field that does not exist.
 
     Examples:
-        >>> task = mixlens.task("classification", text="sentence", label="gold")
-        >>> task.read({"sentence": "a good film.", "gold": 1}, 0).text
-        'a good film.'
+        >>> stars = mixlens.task("classification", text="review", label="stars")
+        >>> example = stars.read({"review": "a fine film", "stars": 4}, number=0)
+        >>> example.text, example.label
+        ('a fine film', 4)
     """
     if name not in TASKS:
         raise UnknownOption(f"no task {name!r}{did_you_mean(name, TASKS)}")

@@ -1,0 +1,84 @@
+"""The direct terms of a logit: what every head of every layer carries from a source to the row that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.answer import Answer
+from mixlens.capture.run import LayerPass, run
+from mixlens.capture.text import Tokens
+from mixlens.decompose import Block, Terms
+from mixlens.decompose.dots import dots
+from mixlens.subject import Subject
+from mixlens.subject.unembedding import Unembedding
+from mixlens.target import Quantity
+
+
+@dataclass(frozen=True, eq=False)
+class RowsPass:
+    """What one pass over one text leaves of some of its rows. `terms`: of each layer, what these rows read."""
+
+    rows: tuple[int, ...]
+    terms: list[Terms]
+    last: Float[Tensor, "row dim"]  # the last layer's output
+    logits: Float[Tensor, "row vocabulary"]
+
+
+def rows_pass(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> RowsPass:
+    """One pass over a text; of each layer its keys and values are kept, and the queries of `rows`."""
+    (batch,) = subject.batches([tokens], 1)
+    terms: list[Terms] = []
+    last: list[Tensor] = []
+
+    def keep(seen: LayerPass) -> None:
+        block = at_rows(Block(subject.spec, seen), rows)
+        terms.append(block.terms("residual"))
+        last[:] = [block.y[0]]
+
+    output = run(subject.model, subject.spec, batch.inputs, keep)
+    logits = subject.unembedding.logits(output.last_hidden_state[0, list(rows)])
+    return RowsPass(tuple(rows), terms, last[0], logits)
+
+
+def at_rows(block: Block, rows: Sequence[int]) -> Block:
+    """A block of one text for some of its rows alone."""
+    return block.only(torch.tensor([list(rows)], dtype=torch.int64, device=block.x.device))
+
+
+def directions(
+    unembedding: Unembedding,
+    last: Float[Tensor, "row dim"],
+    logits: Float[Tensor, "row vocabulary"],
+    answers: Sequence[Answer],
+    of: Quantity,
+) -> Float[Tensor, "row dim"]:
+    """u_t: the gradient of row t's explained number by the last layer's vector, the final norm's scale frozen.
+
+    sum_w dQ/dz_w U_w through the norm. Of log-odds it is (U_target - sum_w p_w U_w) / (1 - p_target): the target less
+    what the model expected; of a logit against a foil, U_target - U_foil.
+    """
+    with torch.enable_grad():
+        leaf = logits.detach().clone().requires_grad_()
+        values = [answer.value((row,), of) for answer, row in zip(answers, leaf, strict=True)]
+        (weights,) = torch.autograd.grad(torch.stack(values).sum(), leaf)
+    wanted = unembedding.combined(weights * unembedding.slope(logits))
+    return unembedding.directions(last, wanted.to(last.dtype))
+
+
+def head_logits(
+    terms: Sequence[Terms], u: Float[Tensor, "row dim"], *, signed: bool = False
+) -> Float[Tensor, "layer row key"]:
+    """sum_h max(0, alpha_ij^h (W_O^h v_j^h) . u_i), a layer each; `signed`: with the negative terms too.
+
+    A head that speaks against the answer takes nothing from what another says for it: that is what finds the source.
+    """
+    layers = []
+    for layer in terms:
+        parts = dots(layer, u[None])[0]
+        layers.append((parts if signed else parts.clamp_min(0)).sum(0))
+    return torch.stack(layers)

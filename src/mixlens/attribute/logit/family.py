@@ -1,0 +1,147 @@
+"""Logit methods: the terms of a language model's answer, without a backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.answer import Answer, answer
+from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
+from mixlens.attribute.logit.rolled import WholePass, alti_logits, whole_pass
+from mixlens.attribute.method import Deep, Method
+from mixlens.capture.text import Tokens
+from mixlens.cost import Cost, Sizes
+from mixlens.errors import Undefined
+from mixlens.mixing import MIXING
+from mixlens.results import Attribution
+from mixlens.subject import Subject
+from mixlens.subject.head import Task
+from mixlens.subject.provenance import provenance
+from mixlens.target import Quantity
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from typing_extensions import Self
+
+    from mixlens.architectures.spec import Spec
+    from mixlens.attribute.request import Request
+    from mixlens.attribute.traced import Traced
+
+
+def _bytes(sizes: Sizes, n: int) -> float:
+    """Keys and values of every layer, twice where they are widened, and a row of every head."""
+    return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
+
+
+def _with_maps(sizes: Sizes, n: int) -> float:
+    return _bytes(sizes, n) + sizes.layers * sizes.square_bytes(n)
+
+
+DIRECT = Cost("logit", "one pass", held=_bytes)
+ROLLED = replace(MIXING["alti"].costs, words="one pass and the terms", maps=False, held=_with_maps)
+
+
+@dataclass(frozen=True)
+class Logit(Method):
+    """What every head carries straight to the logits of the row that answers, summed over layers and heads."""
+
+    of: Quantity = "log_odds"
+    class_specific: bool = True
+    heads: tuple[Task, ...] | None = ("causal",)
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        return DIRECT
+
+    def for_spec(self, spec: Spec) -> Method:
+        if spec.order == "post":
+            raise Undefined(
+                f"{self.name} is a sum of what heads add to one residual stream, this model's layers are post-LN: each "
+                "has norms behind its sums; use saliency or attcat"
+            )
+        return self
+
+    def options(self) -> dict[str, Any]:
+        return {"signed": False}
+
+    def layers(self, deep: Deep) -> Literal["own"] | None:
+        return "own" if deep == "each" else None
+
+    @torch.no_grad()
+    def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
+        """One text at a time. Raises TargetError, Undefined for what is no language model."""
+        ask.need_answer(subject)
+        if any(read.row != read.at for read in ask.reads):
+            raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
+        results = []
+        for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
+            seen = self.see(subject, tokens, [read.at], ask.options)
+            resolved = answer(subject.head, read, (seen.logits[0],))
+            scores, layers = self.score(subject, seen, seen.logits, [resolved], ask.options)
+            meta = {**provenance(subject, tokens), "of": resolved.chosen(self.of)}
+            results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
+            if ask.progress is not None:
+                ask.progress(number, len(ask.texts))
+        return results
+
+    @torch.no_grad()
+    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+        """Every answer token out of one pass."""
+        seen = self.see(subject, ask.tokens, ask.rows, ask.options)
+        return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
+
+    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:
+        """The pass that the scores are made of."""
+        return rows_pass(subject, tokens, rows)
+
+    def score(
+        self,
+        subject: Subject,
+        seen: RowsPass,
+        logits: Tensor,
+        answers: Sequence[Answer],
+        options: Mapping[str, Any],
+    ) -> tuple[Float[Tensor, "row source"], Float[Tensor, "layer row source"] | None]:
+        """The scores of each row, and of each layer where it has some."""
+        u = directions(subject.unembedding, seen.last, logits, answers, self.of)
+        layers = head_logits(seen.terms, u, signed=bool(options.get("signed"))).cpu()
+        return layers.sum(0), layers
+
+
+@dataclass(frozen=True)
+class AltiLogit(Logit):
+    """The direct terms of the logit, each followed down to the input through the ALTI maps of the layers below."""
+
+    of: Quantity = "logit"
+    signed: bool = True
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        return ROLLED
+
+    def options(self) -> dict[str, Any]:
+        return {"ffn": False, "p": 1}
+
+    def layers(self, deep: Deep) -> Literal["own"] | None:
+        return None
+
+    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> WholePass:
+        """The pass with a map of every layer."""
+        return whole_pass(subject, tokens, rows, options.get("p", 1))
+
+    def score(
+        self,
+        subject: Subject,
+        seen: RowsPass,
+        logits: Tensor,
+        answers: Sequence[Answer],
+        options: Mapping[str, Any],
+    ) -> tuple[Float[Tensor, "row source"], None]:
+        """The scores of each row."""
+        assert isinstance(seen, WholePass)
+        u = directions(subject.unembedding, seen.last, logits, answers, self.of)
+        return alti_logits(seen, u, ffn=bool(options.get("ffn"))).cpu(), None

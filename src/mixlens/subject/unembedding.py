@@ -1,0 +1,122 @@
+"""How a language model's logits come of its last layer's vectors: by which norm, and by which matrix.
+
+Both are found by values in one small pass: the norm is the module whose input is the last layer's output and whose
+output is what the vocabulary's map reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mixlens.architectures import Spec, base_model, layer_modules
+from mixlens.capture.attention import blocks
+from mixlens.capture.shadow import implementation, shadow
+from mixlens.decompose.linear import Frozen
+from mixlens.errors import Undefined
+from mixlens.precision import is_half, widened
+
+BLOCK = 1 << 24  # numbers of the matrix that are widened at a time
+TIMES_EPS = 50  # as in the self-check
+
+
+@dataclass(frozen=True, eq=False)
+class Unembedding:
+    """logits = cap(matrix N(x) + bias), N the final norm. `cap`: what logits are held below by a tanh (Gemma 2)."""
+
+    norm: Frozen | None
+    matrix: Float[Tensor, "vocabulary dim"]
+    bias: Float[Tensor, " vocabulary"] | None = None
+    cap: float | None = None
+
+    def logits(self, normed: Float[Tensor, "row dim"]) -> Float[Tensor, "row vocabulary"]:
+        """The logits of vectors behind the final norm, in at least float32."""
+        raw = widened(torch.nn.functional.linear(normed, self.matrix, self.bias))
+        return raw if self.cap is None else torch.tanh(raw / self.cap) * self.cap
+
+    def combined(self, weights: Float[Tensor, "row vocabulary"]) -> Float[Tensor, "row dim"]:
+        """sum_w weights_w U_w for each row: what the matrix' rows are together."""
+        out = weights.new_zeros(len(weights), self.matrix.shape[1])
+        for some in blocks(len(self.matrix), BLOCK // self.matrix.shape[1]):
+            out += weights[:, some] @ widened(self.matrix[some]).to(weights.dtype)
+        return out
+
+    def slope(self, logits: Tensor) -> Tensor:
+        """What a logit gains where the number under its cap gains 1."""
+        return torch.ones_like(logits) if self.cap is None else 1 - (logits / self.cap).pow(2)
+
+    def directions(self, last: Float[Tensor, "row dim"], wanted: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
+        """u with u . x = wanted . N(x) but for N's bias, at the last layer's vectors; the norm's scale frozen there."""
+        if self.norm is None:
+            return wanted
+        return self.norm.adjoint(wanted) * self.norm.scale(last)[..., None]
+
+
+@torch.no_grad()
+def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unembedding:
+    """The Unembedding of a language model, seen on `inputs`. Raises Undefined where nothing adds up to its logits."""
+    twin = shadow(model, implementation(model))
+    vocabulary = twin.get_output_embeddings() if hasattr(twin, "get_output_embeddings") else None
+    if not isinstance(vocabulary, nn.Linear):
+        raise Undefined(f"expected a language model with a linear map to its vocabulary, got {type(model).__name__}")
+    layers = layer_modules(base_model(twin), spec)
+    inside = {part for layer in layers for part in layer.modules()}
+    ran: list[tuple[nn.Module, Tensor, Tensor]] = []
+    for module in twin.modules():
+        if module is layers[-1] or (module not in inside and not list(module.children())):
+            module.register_forward_hook(partial(_keep, ran))
+    logits = twin(**inputs).logits
+    last = next(out for module, _, out in reversed(ran) if module is layers[-1])
+    read = next(x for module, x, _ in reversed(ran) if module is vocabulary)
+    norm = None
+    if not _same(read, last):
+        fits = (_frozen(module, x, out) for module, x, out in ran if _same(x, last) and _same(out, read))
+        norm = next((found for found in fits if found is not None), None)
+        if norm is None:
+            raise Undefined(
+                f"expected one norm between the last layer of {type(model).__name__} and its vocabulary, none gives "
+                "what the vocabulary's map reads; use saliency, or another method of gradients"
+            )
+    own, cap = model.get_output_embeddings(), getattr(base_model(model).config, "final_logit_softcapping", None)
+    found = Unembedding(norm, own.weight, own.bias, None if not cap else float(cap))
+    if _near(found.logits(read[0]), logits[0], model.dtype):
+        return found
+    raise Undefined(
+        f"expected the logits of {type(model).__name__} to be its vocabulary's map of the last norm, they are "
+        "something else (a multiplier?); use saliency, or another method of gradients"
+    )
+
+
+def _keep(ran: list[tuple[nn.Module, Tensor, Tensor]], module: nn.Module, args: Any, out: Any) -> None:
+    first = out[0] if isinstance(out, tuple) else out
+    if args and isinstance(args[0], Tensor) and isinstance(first, Tensor):
+        ran.append((module, args[0], first))
+
+
+def _frozen(module: nn.Module, x: Tensor, out: Tensor) -> Frozen | None:
+    """The frozen form of a norm, of the kind that gives what it gave; None: it is no norm."""
+    if x.shape != out.shape:
+        return None
+    kinds: tuple[tuple[Literal["layer", "rms"], bool], ...] = (("layer", False), ("rms", False), ("rms", True))
+    for kind, one_plus in kinds:
+        form = Frozen(module, kind, one_plus)
+        if _near(form.apply(widened(x)), out, x.dtype):
+            return form
+    return None
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.numel() == b.numel() and torch.equal(a.reshape(-1), b.reshape(-1))
+
+
+def _near(got: Tensor, real: Tensor, dtype: torch.dtype) -> bool:
+    """Within rounding; norms are computed in float32 whatever the model's type."""
+    eps = torch.finfo(dtype if is_half(dtype) else torch.float32).eps
+    off = (got - widened(real)).abs().max()
+    return bool(off <= TIMES_EPS * eps * real.abs().max())

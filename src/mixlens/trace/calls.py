@@ -1,0 +1,158 @@
+"""One trace: prompt and answer as one text, what the model gives at every row, and a method's scores of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.aggregate.rows import normalize_rows
+from mixlens.answer import Answer, Reading, answer
+from mixlens.attribute.calls import attribution_method, attributions, request, room_for
+from mixlens.attribute.method import Method
+from mixlens.attribute.traced import Traced, padded, prefix
+from mixlens.capture.run import run
+from mixlens.capture.text import Tokens
+from mixlens.errors import NotFinite, Undefined, UnknownOption
+from mixlens.progress import Progress
+from mixlens.results import Trace
+from mixlens.subject import Subject
+from mixlens.subject.provenance import provenance
+from mixlens.target import Target
+from mixlens.trace.foil import foils
+from mixlens.trace.generate import generated
+from mixlens.trace.prompt import joined, read_answer, read_prompt, require_room
+from mixlens.trace.sources import excluded
+
+METHOD = "head_logit"  # it finds the planted source of an answer, which rollouts of deep decoders do not
+
+
+def trace(
+    subject: Subject,
+    prompt: Any,
+    answered: Any = None,
+    *,
+    method: str | None = None,
+    foil: Any = None,
+    documents: Mapping[str, str] | None = None,
+    max_new_tokens: int = 64,
+    generate: Mapping[str, Any] | None = None,
+    exclude: str | Sequence[str] = (),
+    batch_size: int = 32,
+    memory: int | str | None = None,
+    progress: Progress | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Trace:
+    """The Trace of an answer that is given, or generated where it is None (see `Lens.trace`).
+
+    Raises InputError, MethodError, ModelError, OverBudget.
+    """
+    name, asked = method or METHOD, dict(options or {})
+    chosen = attribution_method(subject, name, asked)
+    if asked.get("readout") is not None:
+        raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
+    question = read_prompt(subject, prompt, documents)
+    if answered is not None and generate:
+        raise UnknownOption(
+            "generate= are arguments for an answer that is generated, and one is given: leave either out"
+        )
+    reply = (
+        generated(subject, question.tokens, max_new_tokens, generate or {})
+        if answered is None
+        else read_answer(subject, answered)
+    )
+    require_room(subject, len(question.tokens), len(reply))
+    tokens, first = joined(question.tokens, reply), len(question.tokens)
+    others = foils(subject, foil, reply)
+    logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
+    answers = resolved(subject, logits, reply, others, first)
+    scores = _rows(subject, name, chosen, asked, tokens, first, logits, answers, batch_size, memory, progress)
+    if not bool(torch.isfinite(scores).all()):
+        raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
+    scores = scores.clone()
+    scores.masked_fill_(behind(first, len(reply)), 0.0)
+    out = excluded(question.tokens, reply, exclude)
+    scores[:, list(out)] = 0.0
+    same = tuple(t for t, other in enumerate(others or ()) if other == reply.ids[t])
+    scores[list(same)] = 0.0  # target and foil are one token there: nothing speaks for either
+    signed = chosen.signed or bool(asked.get("signed"))
+    if asked.get("normalize", True) and not signed:
+        scores = normalize_rows(scores)
+    meta: dict[str, Any] = {
+        **provenance(subject, question.tokens),
+        "class_specific": chosen.class_specific,
+        "signed": signed,
+        "generated": answered is None,
+        **({"documents": dict(question.documents)} if question.documents else {}),
+        **({"excluded": out} if out else {}),
+        **({"same_as_foil": same} if same else {}),
+    }
+    return Trace(
+        prompt=question.tokens,
+        answer=reply,
+        scores=scores,
+        method=name,
+        options=asked,
+        meta=meta,
+        targets=tuple(a.target for a in answers),
+        said=tuple(a.said for a in answers),
+    )
+
+
+def behind(first: int, count: int) -> Tensor:
+    """(answer, source): which sources stand behind the row that predicts an answer token."""
+    at = torch.arange(first + count, dtype=torch.int64, device="cpu")
+    return at > at[first - 1 : first - 1 + count, None]
+
+
+def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
+    """(row, vocabulary): the logits at some rows of one text, and no others."""
+    (batch,) = subject.batches([tokens], 1)
+    with torch.no_grad():
+        try:
+            unembedding = subject.unembedding
+        except Undefined:
+            output = run(subject.model, subject.spec, batch.inputs, lambda seen: None, heads=True)
+            logits: Tensor = output.logits[0, list(rows)]
+            return logits.clone()
+        output = run(subject.model, subject.spec, batch.inputs, lambda seen: None)
+        return unembedding.logits(output.last_hidden_state[0, list(rows)])
+
+
+def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[int] | None, first: int) -> list[Answer]:
+    """What is explained of each answer token: itself, or itself rather than its foil."""
+    answers = []
+    for t, (token, row) in enumerate(zip(reply.ids, logits, strict=True)):
+        other = None if others is None or others[t] == token else others[t]
+        at = first + t - 1
+        answers.append(answer(subject.head, Reading(at, at, True, Target(token, foil=other)), (row,)))
+    return answers
+
+
+def _rows(
+    subject: Subject,
+    name: str,
+    chosen: Method,
+    asked: Mapping[str, Any],
+    tokens: Tokens,
+    first: int,
+    logits: Tensor,
+    answers: Sequence[Answer],
+    batch_size: int,
+    memory: Any,
+    progress: Progress | None,
+) -> Tensor:
+    """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
+    own = {k: v for k, v in asked.items() if k in chosen.options()}
+    room_for(subject, name, chosen, asked, [len(tokens)], memory, batch_size)
+    ask = Traced(name, chosen, own, tokens, first, logits, answers, batch_size, memory, progress)
+    scores = chosen.rows(subject, ask)
+    if scores is not None:
+        return scores
+    texts = [prefix(tokens, row + 1) for row in ask.rows]
+    targets = [Target(a.target.index, foil=a.target.foil_index) for a in answers]
+    raw = request(subject, name, {**asked, "normalize": False}, targets, texts, batch_size, progress, memory)
+    (results,) = attributions(subject, [raw])
+    return padded([result.scores for result in results], len(tokens))

@@ -1,0 +1,77 @@
+"""The answer of a language model by its own `generate`, on a shadow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+
+from mixlens.capture.shadow import implementation, shadow
+from mixlens.capture.text import Tokens, encode
+from mixlens.errors import EmptyInput, InputError, UnknownOption
+from mixlens.process import settled
+from mixlens.subject import Subject
+
+
+@settled
+def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: Mapping[str, Any]) -> Tokens:
+    """What the model answers, greedily unless `arguments` of `generate` say otherwise; the end token is left out.
+
+    Raises EmptyInput where it ends at once, UnknownOption for arguments that `generate` does not take.
+    """
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise UnknownOption(f"expected max_new_tokens of 1 or more, got {max_new_tokens!r}")
+    model = subject.model
+    room = max_new_tokens if subject.limit is None else min(max_new_tokens, subject.limit - len(prompt))
+    if room < 1:
+        raise InputError(
+            f"expected a prompt that leaves room for an answer among {subject.limit} positions, got {len(prompt)} "
+            "tokens; shorten it"
+        )
+    if unknown := sorted(set(arguments) - vars(GenerationConfig()).keys()):  # which it would keep, and nobody read
+        raise UnknownOption(f"the model's generate has no argument {unknown[0]!r} (see transformers' GenerationConfig)")
+    own = getattr(model, "generation_config", None)
+    ends = getattr(own, "eos_token_id", None)
+    try:
+        config = GenerationConfig(
+            **{
+                "do_sample": False,
+                "max_new_tokens": room,
+                "eos_token_id": ends,
+                "pad_token_id": subject.pad,
+                "use_cache": True,
+                **arguments,
+            }
+        )
+        twin = shadow(model, implementation(model))
+        ids = torch.tensor([prompt.ids], dtype=torch.int64, device=subject.device)
+        with torch.no_grad():
+            out = twin.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=config)
+    except (TypeError, ValueError) as error:
+        raise UnknownOption(f"the model's generate refuses {dict(arguments)}: {error}") from None
+    answer = out[0, len(prompt) :].tolist()
+    stops = set(ends if isinstance(ends, (list, tuple)) else [ends])
+    while answer and answer[-1] in stops:
+        answer.pop()
+    if not answer:
+        raise EmptyInput(
+            "expected an answer of at least one token, the model ended its answer at once; pass answer=, or ask "
+            "otherwise (a chat model wants chat messages)"
+        )
+    return as_text(subject, answer)
+
+
+def as_text(subject: Subject, ids: list[int]) -> Tokens:
+    """Generated ids with the text that they say, where the tokenizer makes the same ids of it."""
+    tokens = encode(ids, subject.tokenizer, None, pad=subject.head.pad)
+    tokens = replace(tokens, padded=0)
+    if subject.tokenizer is None:
+        return tokens
+    text = subject.tokenizer.decode(ids)
+    if not text.strip():
+        return tokens
+    read = encode(text, subject.tokenizer, None, pad=subject.head.pad, template=True)
+    return read if read.ids == tokens.ids else tokens

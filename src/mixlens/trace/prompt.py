@@ -1,0 +1,190 @@
+"""What a language model is asked and what it answers, as streams: a text, ids or a chat; documents with names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mixlens.capture.given import is_id
+from mixlens.capture.text import Tokens, encode
+from mixlens.errors import EmptyInput, InputError, TooLong
+from mixlens.subject import Subject
+
+PLACE = "{documents}"  # in a prompt, where its documents are to stand
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt's tokens, and which of them are of which document: [first, last + 1)."""
+
+    tokens: Tokens
+    documents: Mapping[str, tuple[int, int]]
+
+
+def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | None = None) -> Prompt:
+    """A prompt: a str, token ids, or chat messages; `documents` by name, put at "{documents}" or in front.
+
+    Raises InputError.
+    """
+    if subject.head.task != "causal":
+        raise InputError(
+            f"expected a causal language model to trace an answer of, got {subject.head.in_words}; for what a "
+            "classifier decided there is lens.attribute"
+        )
+    texts = _documents(documents)
+    if isinstance(prompt, str):
+        text, chat = _placed(prompt, texts), False
+    elif _is_chat(prompt):
+        text, chat = _rendered(subject, _with_documents(prompt, texts)), True
+    elif (isinstance(prompt, Sequence) and all(map(is_id, prompt))) or hasattr(prompt, "tolist"):
+        if texts:
+            raise InputError("documents= are put into a prompt of text or chat messages, this one is token ids")
+        return Prompt(subject.read(prompt).require()[0], {})
+    else:
+        raise InputError(
+            "expected a prompt as a str, token ids, or chat messages [{'role': ..., 'content': ...}], got "
+            f"{type(prompt).__name__}: {prompt!r:.60}"
+        )
+    tokens = encode(text, subject.tokenizer, None, pad=subject.head.pad, template=chat)
+    return Prompt(tokens, _spans(tokens, text, texts))
+
+
+def read_answer(subject: Subject, answer: Any, what: str = "an answer") -> Tokens:
+    """An answer that is given, a str or token ids: as it follows the prompt, without special tokens of its own.
+
+    Raises InputError.
+    """
+    if isinstance(answer, str):
+        if not answer:
+            raise EmptyInput(f"expected {what} of at least one token, got an empty text")
+        return encode(answer, subject.tokenizer, None, pad=subject.head.pad, template=True)
+    if hasattr(answer, "tolist"):
+        answer = answer.tolist()
+    if isinstance(answer, Sequence) and answer and all(map(is_id, answer)):
+        return encode([int(i) for i in answer], subject.tokenizer, None, pad=subject.head.pad)
+    if isinstance(answer, Sequence) and not answer:
+        raise EmptyInput(f"expected {what} of at least one token, got none")
+    raise InputError(f"expected {what} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
+
+
+def joined(prompt: Tokens, answer: Tokens) -> Tokens:
+    """Prompt and answer as the one text that the model passes."""
+    texts = len(prompt.text) == len(answer.text) == 1
+    shift = len(prompt.text[0]) if texts else 0
+    spans = None
+    if texts and prompt.spans is not None and answer.spans is not None:
+        moved = tuple(None if s is None else (s[0], s[1] + shift, s[2] + shift) for s in answer.spans)
+        spans = (*prompt.spans, *moved)
+    roles = None if prompt.roles is None else (*prompt.roles, *("assistant",) * len(answer))
+    return Tokens(
+        ids=(*prompt.ids, *answer.ids),
+        pieces=(*prompt.pieces, *answer.pieces),
+        special=(*prompt.special, *answer.special),
+        text=(prompt.text[0] + answer.text[0],) if texts else (),
+        spans=spans,
+        roles=roles,
+    )
+
+
+def require_room(subject: Subject, prompt: int, answer: int) -> None:
+    """Raises TooLong where prompt and answer have more tokens than the model has positions."""
+    if subject.limit is not None and prompt + answer > subject.limit:
+        raise TooLong(
+            f"expected at most {subject.limit} tokens (the model's positions) of prompt and answer together, got "
+            f"{prompt} and {answer}; shorten the prompt (its documents, say): nothing is cut by itself, since the end "
+            "of a prompt is what is answered"
+        )
+
+
+# --- documents and chats ---
+
+
+def _documents(documents: Any) -> dict[str, str]:
+    if documents is None:
+        return {}
+    if not isinstance(documents, Mapping) or not documents:
+        raise InputError(f"expected documents={{name: text}}, at least one, got {documents!r:.60}")
+    for name, text in documents.items():
+        if not isinstance(name, str) or not isinstance(text, str) or not name.strip() or not text.strip():
+            raise InputError(
+                f"expected documents with names and texts that are not empty, got {name!r:.40}: {text!r:.40}"
+            )
+    return dict(documents)
+
+
+def _block(documents: Mapping[str, str]) -> str:
+    return "".join(f"{name}:\n{text.strip()}\n\n" for name, text in documents.items())
+
+
+def _placed(text: str, documents: Mapping[str, str]) -> str:
+    if not text.strip() and not documents:
+        raise EmptyInput("expected a prompt with at least one token, got an empty one; nothing can be explained")
+    if not documents:
+        return text
+    return text.replace(PLACE, _block(documents).rstrip(), 1) if PLACE in text else _block(documents) + text
+
+
+def _is_chat(prompt: Any) -> bool:
+    return (
+        isinstance(prompt, Sequence)
+        and not isinstance(prompt, str)
+        and bool(prompt)
+        and any(isinstance(message, Mapping) for message in prompt)
+    )
+
+
+def _with_documents(messages: Sequence[Any], documents: Mapping[str, str]) -> list[dict[str, str]]:
+    """The messages, checked, with the documents in the last user's."""
+    out = []
+    for message in messages:
+        if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or "role" not in message:
+            raise InputError(
+                "expected chat messages as {'role': ..., 'content': a str}, got "
+                f"{message!r:.80}; parts that are no text (images, tools) cannot be traced"
+            )
+        out.append({"role": str(message["role"]), "content": message["content"]})
+    if documents:
+        users = [i for i, message in enumerate(out) if message["role"] == "user"]
+        if not users:
+            raise InputError("expected a user's message to put the documents in, got none")
+        out[users[-1]]["content"] = _placed(out[users[-1]]["content"], documents)
+    return out
+
+
+def _rendered(subject: Subject, messages: list[dict[str, str]]) -> str:
+    tokenizer = subject.tokenizer
+    if tokenizer is None or not getattr(tokenizer, "chat_template", None):
+        raise InputError(
+            "expected a tokenizer with a chat template for chat messages, this one has none; pass the prompt as a str"
+        )
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template raises what it likes: an unknown role, turns that do not alternate
+        raise InputError(
+            f"the tokenizer's chat template refuses these messages: {type(error).__name__}: {error}; check the roles "
+            "and their order"
+        ) from None
+
+
+def _spans(tokens: Tokens, text: str, documents: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """Which tokens are of which document's text."""
+    if not documents:
+        return {}
+    if tokens.spans is None:
+        raise InputError("documents= need a fast tokenizer, which says which characters a token is of")
+    out, start = {}, 0
+    for name, document in documents.items():
+        body = document.strip()
+        at = text.find(f"{name}:\n{body}", start)
+        if at < 0:
+            raise InputError(f"the chat template changed the text of document {name!r}; pass the prompt as a str")
+        first, last = at + len(name) + 2, at + len(name) + 2 + len(body)
+        inside = [i for i, span in enumerate(tokens.spans) if span is not None and span[1] < last and span[2] > first]
+        out[name], start = (inside[0], inside[-1] + 1), last
+    return out
+
+
+def without_text(tokens: Tokens) -> Tokens:
+    """The same where the text is not known to be what the ids say."""
+    return replace(tokens, text=(), spans=None)

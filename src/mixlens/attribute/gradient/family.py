@@ -117,7 +117,7 @@ class Gradient(Method):
 def _predictions(subject: Subject, ask: Request[Method]) -> list[Answer]:
     """The answers of the plain passes."""
     passes = subject.through(ask.texts, batch_size=ask.batch_size, answers=ask.answers)
-    return [answer(subject.head, read, one.logits) for read, one in zip(ask.reads, passes, strict=True)]
+    return [answer(subject.head, read, text_pass.logits) for read, text_pass in zip(ask.reads, passes, strict=True)]
 
 
 def _special(ask: Request[Method]) -> list[tuple[bool, ...]]:

@@ -70,6 +70,7 @@ def with_entry(source: str, name: str, code: str) -> str:
     if name in classes:
         lines.insert(classes[name].end_lineno or 0, "\n" + indent(entry, "    "))
     else:
+        entry = entry.rstrip().removesuffix(",") + ",\n"
         lines.insert((targets[name].end_lineno or 0) - 1, indent(entry, "    "))
     last = max(node.end_lineno for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     return "".join([*lines[:last], imports, *lines[last:]])
@@ -104,11 +105,19 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_every_thing_that_can_be_added_has_a_section() -> None:
+    added = (
+        "A mixing method,An aggregation,An attribution method,A kind of attribution methods,An architecture,A measure"
+    )
+    assert list(SECTIONS) == [*added.split(","), "A task", "A reproduction", "A view"]
+
+
 def test_an_entry_goes_where_it_says() -> None:
     """What places blocks is seen to, before it is believed about the page."""
     module = "import a\n\nTABLE: dict = {\n    1: 2,\n}\n\n\nclass C:\n    x = 1\n\n\nREST = 3\n"
     table = with_entry(module, "TABLE", "from b import c\n\n3: c,\n")
     assert table.startswith("import a\nfrom b import c\n") and "    1: 2,\n    3: c,\n}\n" in table
+    assert with_entry(module, "TABLE", "3: 4\n").count("    3: 4,\n}") == 1
     assert "    x = 1\n\n    y = 2\n\n\nREST" in with_entry(module, "C", "y = 2\n")
     page = "| task | a row |\n| --- | --- |\n| `a` | b |\n\nmore\n"
     assert with_row(page, "tasks", "| `c` | d |\n").endswith("| `a` | b |\n| `c` | d |\n\nmore\n")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import mixlens
 
@@ -185,84 +184,13 @@ def test_a_card_says_what_it_has_to(page):
         assert re.search(rf"(\*\*|## (the )?){part}", card, re.IGNORECASE), part
 
 
-# ---- CONTRIBUTING.md
-
-# (blocks that begin with the path of a file are put there by tests/test_contributing.py)
-METHOD, METHOD_LINE, AGGREGATION, AGGREGATION_LINE, MAPS_METHOD, SPEC, SPEC_LINE = (
-    code for code in blocks("CONTRIBUTING.md", "python") if not code.startswith("# ")
-)
-
-
-def new_names(code: str, module: object = None) -> dict[str, object]:
-    """What the code defines where it stands at the end of a module."""
-    names = dict(vars(module)) if module is not None else {}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), names)
-    return names
-
-
-def new_line(code: str, names: dict[str, object]) -> tuple[str, object]:
-    """The key and value of a line of a literal table."""
-    ((key, value),) = eval(compile("{" + code + "}", "CONTRIBUTING.md", "eval"), names).items()
-    return key, value
+# ---- CONTRIBUTING.md (tests/test_contributing.py puts its blocks where they say)
 
 
 @pytest.mark.parametrize("code", blocks("CONTRIBUTING.md", "python"))
 def test_examples_are_short(code):
-    assert len(code.splitlines()) <= (30 if code.startswith("# ") else 20)
-
-
-def test_adding_a_method(monkeypatch, tiny_bert_folder):
-    from mixlens.mixing import table
-
-    names = {**vars(table), **new_names(METHOD)}
-    monkeypatch.setitem(table.MIXING, *new_line(METHOD_LINE, names))
-    lens = mixlens.load(tiny_bert_folder)
-    maps = lens.mixing(TEXT, method="norm_share", power=2.0)
-    expected = lens.mixing(TEXT, method="norm").scores.double() ** 2
-    torch.testing.assert_close(maps.scores.double(), expected / expected.sum(-1, keepdim=True), rtol=1e-5, atol=1e-7)
-    assert lens.attribute(TEXT, method="norm_share+rollout").scores.sum() == pytest.approx(1)
-    assert "norm_share" in [fact["name"] for fact in mixlens.methods()]
-
-
-def test_adding_an_aggregation(monkeypatch, tiny_bert_folder):
-    from mixlens.aggregate import functions
-    from mixlens.results import maps as results
-
-    names = new_names(AGGREGATION, functions)
-    monkeypatch.setitem(functions.AGGREGATIONS, *new_line(AGGREGATION_LINE, names))
-    added = new_names(MAPS_METHOD, results)["largest"]
-    monkeypatch.setattr(results.LayerMaps, "largest", added, raising=False)
-    lens = mixlens.load(tiny_bert_folder)
-    maps = lens.mixing(TEXT, method="alti")
-    largest = maps.largest()
-    assert largest.aggregation == "largest"
-    torch.testing.assert_close(largest.scores[-1], maps.scores.amax(0))
-    assert lens.attribute(TEXT, method="alti+largest").method == "alti+largest"
-
-
-def test_adding_an_architecture(monkeypatch):
-    from transformers import Starcoder2Config, Starcoder2ForCausalLM
-
-    from mixlens.architectures import families
-    from mixlens.errors import SelfCheckFailed, UnknownArchitecture
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 2}
-        config = Starcoder2Config(**sizes, num_attention_heads=4, num_key_value_heads=2, pad_token_id=0)
-        model = Starcoder2ForCausalLM(config).eval()
-        for parameter in model.parameters():
-            parameter.data += 0.3 * torch.randn_like(parameter)
-    with pytest.raises(UnknownArchitecture, match="starcoder2"):
-        mixlens.load(model)
-    wrong = new_names(SPEC.replace('norm="post_attention_layernorm"', 'norm="input_layernorm"'), families)
-    monkeypatch.setitem(families.SPECS, *new_line(SPEC_LINE, wrong))
-    with pytest.raises(SelfCheckFailed):
-        mixlens.load(model)
-    monkeypatch.setitem(families.SPECS, *new_line(SPEC_LINE, new_names(SPEC, families)))
-    lens = mixlens.load(model)
-    assert lens.check().passed
-    assert lens.mixing([5, 6, 7, 8], method="alti").scores.shape == (2, 4, 4)
+    assert len(code.splitlines()) <= 40
+    assert code.startswith("# "), "where does it go?"
 
 
 if __name__ == "__main__":

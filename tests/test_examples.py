@@ -18,18 +18,7 @@ from mixlens.results import Results
 
 PUBLIC = {name: getattr(mixlens, name) for name in mixlens.__all__ if name not in ("__version__", "errors")}
 PUBLIC |= {"mixlens": mixlens, "Results": Results}
-WITH_EXAMPLES = {
-    "Attribution",
-    "Comparison",
-    "LayerMaps",
-    "Results",
-    "Table",
-    "Target",
-    "evaluate",
-    "load",
-    "mixlens",
-    "task",
-}
+WITH_EXAMPLES = {*mixlens.__all__, "Results", "mixlens"} - {"Lens", "__version__", "errors"}
 WITH_EXAMPLES |= {f"Lens.{verb}" for verb in ("attribute", "check", "compare", "mixing", "mixing_ratio", "plan")}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
 

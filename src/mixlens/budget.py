@@ -52,16 +52,16 @@ class Plan:
         return self.peak_bytes <= self.budget
 
     def require(self, others: Sequence[str] = (), rows: bool = False) -> Plan:
-        """Itself, or OverBudget with what would be enough: `others` that fit, some `rows` of a map alone."""
+        """Itself, or OverBudget with what would be enough: `others` that fit, or a row-wise map (`rows`)."""
         if self.fits:
             return self
         enough = _shown(int(1.05 * self.peak_bytes))
         less = f"or a method that fits: {', '.join(others)}" if others else "or use a method that needs less"
-        some = ", queries=[...] for some rows alone" if rows else ""
+        fewer = ", a row-wise map (queries=[...])" if rows else ""
         raise OverBudget(
             f"expected {self.method} on {self.texts} text(s) of up to {self.tokens} tokens to need at most "
             f"{_shown(self.budget)} of memory, it needs about {_shown(self.peak_bytes)}; pass memory={enough!r} or "
-            f"more, fewer or shorter texts{some}, {less} (see Lens.plan)"
+            f"more, fewer or shorter texts{fewer}, {less} (see Lens.plan)"
         )
 
     def __str__(self) -> str:
@@ -74,8 +74,8 @@ class Plan:
 
 def bytes_of(memory: Any, device: torch.device) -> int:
     """A budget in bytes: "2GB", "512MiB", a number, or None: what is free now. Raises UnknownOption."""
-    asked = budget(memory)
-    return _free(device) if asked is None else asked
+    size = budget(memory)
+    return _free(device) if size is None else size
 
 
 def _free(device: torch.device) -> int:
@@ -121,7 +121,7 @@ class Demand:
             return fit
         return min(fit, TOGETHER_BYTES // (self.together * self.cost.kept_bytes(self.sizes, n) or 1))
 
-    def asked(self, n: int, batch_size: int) -> int:
+    def wanted(self, n: int, batch_size: int) -> int:
         """How many rows of n tokens are to go through at a time: a text's points are many, short ones leave room."""
         if not self.cost.fills:
             return batch_size
@@ -162,7 +162,7 @@ def planned(name: str, demand: Demand, lengths: Sequence[int], memory: Any, batc
     cost, sizes = demand.cost, demand.sizes
     budget, longest, kept = bytes_of(memory, sizes.device), max(lengths), demand.kept(lengths)
     runs = len(lengths) * int(cost.runs(sizes, longest))
-    size = max(1, min(demand.asked(longest, batch_size), runs, demand.most(longest, budget - kept)))
+    size = max(1, min(demand.wanted(longest, batch_size), runs, demand.most(longest, budget - kept)))
     peak = demand.fixed_bytes(longest) + kept + size * demand.batch_bytes(longest)
     return Plan(name, len(lengths), longest, cost.words, cost.passes(sizes, longest), size, peak, budget)
 
@@ -179,7 +179,7 @@ def within(
     """The batch size of the longest texts, and that of each length. Raises OverBudget, UnknownOption.
 
     Not cut to the number of texts: some methods run many changed texts, or points of a path, for each. `others`: what
-    may be named where it does not fit; `rows`: fewer rows may be.
+    may be named where it does not fit; `rows`: a row-wise map may be.
     """
     if type(batch_size) is not int or batch_size < 1:
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
@@ -189,7 +189,7 @@ def within(
     room = plan.budget - demand.kept(lengths)
 
     def size(n: int) -> int:
-        return max(1, min(demand.asked(n, batch_size), demand.most(n, room)))
+        return max(1, min(demand.wanted(n, batch_size), demand.most(n, room)))
 
     return size(max(lengths)), size
 

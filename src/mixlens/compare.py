@@ -59,16 +59,16 @@ def compare(
     if not given.single:
         raise InputError(f"expected one text to compare methods on, got {len(texts)}; compare them one by one")
     goals = targets_of(target, 1, True)
-    read, said = _answer(subject, texts[0], goals[0])
-    found, skipped, first = _attributions(subject, texts, names, goals, progress)
-    if not found:
+    read, goal = _answer(subject, texts[0], goals[0])
+    attributed, skipped, first = _attributions(subject, texts, names, goals, progress)
+    if not attributed:
         raise first or Undefined(f"none of the methods is defined for this model: {skipped}")
     numbers: dict[str, Faithfulness] = {}
-    if faithfulness and said is not None:
+    if faithfulness and goal is not None:
         with _or_why(skipped, "faithfulness"):
-            numbers = _faithfulness(subject, found, read, said)
-    layers = _maps(subject, texts, found, skipped, progress) if maps else {}
-    return Comparison(found, skipped, numbers, layers)
+            numbers = _faithfulness(subject, attributed, read, goal)
+    layers = _maps(subject, texts, attributed, skipped, progress) if maps else {}
+    return Comparison(attributed, skipped, numbers, layers)
 
 
 @contextmanager
@@ -91,9 +91,9 @@ def _answer(
     if not read.answered:
         answer(subject.head, read, None)
         return read, None
-    (one,) = subject.through([tokens], answers=[read.at])
-    assert one.logits is not None
-    return read, (answer(subject.head, read, one.logits), one.logits)
+    (text_pass,) = subject.through([tokens], answers=[read.at])
+    assert text_pass.logits is not None
+    return read, (answer(subject.head, read, text_pass.logits), text_pass.logits)
 
 
 def _attributions(
@@ -108,26 +108,26 @@ def _attributions(
     And what the first of those that failed at work failed with.
     """
     able: dict[str, Method] = {}
-    found: dict[str, Attribution] = {}
+    results: dict[str, Attribution] = {}
     skipped: dict[str, str] = {}
     first: MixlensError | None = None
 
-    def run(some: Sequence[str]) -> None:
-        here = [request(subject, name, {}, targets, texts, 32, progress, together=len(some)) for name in some]
-        found.update(zip(some, (one for (one,) in attributions(subject, here)), strict=True))
+    def run(group: Sequence[str]) -> None:
+        here = [request(subject, name, {}, targets, texts, 32, progress, together=len(group)) for name in group]
+        results.update(zip(group, (attr for (attr,) in attributions(subject, here)), strict=True))
 
     for name in names:
         try:
             able[name] = attribution_method(subject, name, {})
         except Undefined as error:
             skipped[name] = str(error)
-    for numbers in together([(one, {}) for one in able.values()]):
-        some = [list(able)[i] for i in numbers]
-        if len(some) > 1:
+    for numbers in together([(kind, {}) for kind in able.values()]):
+        group = [list(able)[i] for i in numbers]
+        if len(group) > 1:
             with suppress(MixlensError):  # of one of them, or of all maps at once: each alone says it
-                run(some)
+                run(group)
                 continue
-        for name in some:
+        for name in group:
             try:
                 run([name])
             except Undefined as error:
@@ -135,16 +135,16 @@ def _attributions(
             except MixlensError as error:
                 first, skipped[name] = first or error, f"{type(error).__name__}: {error}"
     order = {n: skipped[n] for n in names if n in skipped}
-    return {name: found[name] for name in names if name in found}, order, first
+    return {name: results[name] for name in names if name in results}, order, first
 
 
 def _faithfulness(
-    subject: Subject, found: Mapping[str, Attribution], read: Reading, said: tuple[Answer, tuple[Tensor, ...]]
+    subject: Subject, attributed: Mapping[str, Attribution], read: Reading, answered: tuple[Answer, tuple[Tensor, ...]]
 ) -> dict[str, Faithfulness]:
     """Each method's number; none where the model has no probability to lose."""
-    tokens = next(iter(found.values())).source
+    tokens = next(iter(attributed.values())).source
     assert isinstance(tokens, Tokens)  # words are taken out of a text
-    goal, logits = said
+    goal, logits = answered
     if np.isnan(log_probability(goal, logits)):
         return {}
     removable = ~np.array(tokens.special, dtype=bool)
@@ -156,19 +156,19 @@ def _faithfulness(
         return np.exp(left(subject, [changed(subject, tokens, read.at, goal, gone, "delete") for gone in sets], 32))
 
     bounds = Bounds(probability, removable)
-    return bounds.rated({name: a.scores.detach().cpu().double().numpy() for name, a in found.items()})
+    return bounds.rated({name: a.scores.detach().cpu().double().numpy() for name, a in attributed.items()})
 
 
 def _maps(
     subject: Subject,
     texts: Sequence[Tokens],
-    found: Mapping[str, Attribution],
+    attributed: Mapping[str, Attribution],
     skipped: dict[str, str],
     progress: Progress | None,
 ) -> dict[str, LayerMaps]:
     """The layer maps of the methods that are made of some; whose cannot be made, why."""
     out = {}
-    for name, kind in _kinds(subject, found).items():
+    for name, kind in _kinds(subject, attributed).items():
         if isinstance(kind, Preset):
             with _or_why(skipped, f"maps of {name}"):
                 (out[name],) = maps_of(subject, texts, kind.mixing, {}, progress=progress)

@@ -17,6 +17,10 @@ def methods() -> list[dict[str, Any]]:
 
     `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
     a type's models are; None for aggregations, which see maps alone. `heads`: whose answers it explains; None: any.
+
+    Examples:
+        >>> [method["name"] for method in mixlens.methods() if method["cost"] == "one pass a token"]
+        ['blank_out']
     """
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
@@ -91,8 +95,9 @@ def _architectures(defined: Callable[[Spec], bool], heads: Sequence[str] | None 
     for kind in sorted(SPECS):
         if heads == ("causal",) and kind not in _language_models():
             continue
-        found = {setting: defined(spec) for setting, spec in variants(kind).items()}
-        out += [kind] if all(found.values()) else [f"{kind} ({setting})" for setting, yes in found.items() if yes]
+        settings = {setting: defined(spec) for setting, spec in variants(kind).items()}
+        named = [f"{kind} ({setting})" for setting, there in settings.items() if there]
+        out += [kind] if all(settings.values()) else named
     return out
 
 
@@ -104,7 +109,12 @@ def _language_models() -> frozenset[str]:
 
 
 def measures() -> list[dict[str, Any]]:
-    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite."""
+    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite.
+
+    Examples:
+        >>> [measure["name"] for measure in mixlens.measures() if measure["needs"] == "rationale"]
+        ['token_f1', 'auprc', 'iou']
+    """
     from mixlens.measure import MEASURES
 
     return [

@@ -161,8 +161,8 @@ class Lens:
         `"M+mean"`, `"M+sum"` for any mixing method M. Options of all methods: `readout=` (a row, "mean", "max") and
         `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
         models, on by default); the rest are the method's own. `batch_size`, `memory`, `truncate`,
-        `progress`, `errors`: as in `mixing` (changed texts count as texts; of a way's points, as many as 32 tokens hold
-        count as one).
+        `progress`, `errors`: as in `mixing` (changed texts count as texts; of a path's points, as many as 32 tokens
+        hold count as one).
         Raises InputError, MethodError, ModelError, OverBudget.
 
         Examples:

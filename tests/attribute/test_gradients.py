@@ -40,35 +40,42 @@ def by_hand(name: str, layer: int = 0):
     return hidden, [t.numpy() for t in g], weights, [t.numpy() for t in w], row
 
 
-def oracle(method: str, hand, layer: int = 0, **options):
-    h, g, a, da, row = hand
-    if method == "saliency":
-        return np.array([np.linalg.norm(g[0][i] * h[0][i]) for i in range(N)])
-    if method == "grad_l2":
-        return np.array([np.linalg.norm(g[0][i]) for i in range(N)])
-    if method == "grad_sum":
-        return np.array([sum(g[0][i]) for i in range(N)])
-    if method == "grad_x_input":
-        return np.array([sum(g[0][i] * h[0][i]) for i in range(N)])
-    depth = len(a)
-    first = 1 if options.get("indexing", "output") == "output" else 0
-    cats = [[(h[k + first][i] * g[k + first][i]).sum() for i in range(N)] for k in range(depth)]
-    if method == "cat":
-        return np.array(cats).sum(0)
-    if method == "attcat":
-        out = np.zeros(N)
-        for k in range(depth):
-            for j in range(N):
-                mean = a[k].mean(0)
-                received = mean[row, j] if options.get("weights") == "readout" else sum(mean[:, j]) / N
-                out[j] += cats[k][j] * received
-        return out
-    if method == "grads":
-        return da[-1].mean(0)[row]
-    if method == "att_grads":
-        return sum((a[k] * da[k]).mean(0)[row] for k in range(depth))
-    assert method == "grad_sam"
-    return np.array([np.mean([(a[k] * np.maximum(da[k], 0))[:, i].mean() for k in range(depth)]) for i in range(N)])
+def cats(h, g, a, indexing: str = "output"):
+    """(layer, token)"""
+    first = 1 if indexing == "output" else 0
+    return np.array([[(h[k + first][i] * g[k + first][i]).sum() for i in range(N)] for k in range(len(a))])
+
+
+def attcat(h, g, a, da, row, weights: str = "column", indexing: str = "output"):
+    out, each = np.zeros(N), cats(h, g, a, indexing)
+    for k in range(len(a)):
+        for j in range(N):
+            mean = a[k].mean(0)
+            out[j] += each[k][j] * (mean[row, j] if weights == "readout" else sum(mean[:, j]) / N)
+    return out
+
+
+def grad_sam(h, g, a, da, row):
+    return np.array(
+        [np.mean([(w * np.maximum(d, 0))[:, i].mean() for w, d in zip(a, da, strict=True)]) for i in range(N)]
+    )
+
+
+ORACLES = {
+    "saliency": lambda h, g, a, da, row: np.array([np.linalg.norm(g[0][i] * h[0][i]) for i in range(N)]),
+    "grad_l2": lambda h, g, a, da, row: np.array([np.linalg.norm(g[0][i]) for i in range(N)]),
+    "grad_sum": lambda h, g, a, da, row: np.array([sum(g[0][i]) for i in range(N)]),
+    "grad_x_input": lambda h, g, a, da, row: np.array([sum(g[0][i] * h[0][i]) for i in range(N)]),
+    "cat": lambda h, g, a, da, row, **options: cats(h, g, a, **options).sum(0),
+    "attcat": attcat,
+    "grads": lambda h, g, a, da, row: da[-1].mean(0)[row],
+    "att_grads": lambda h, g, a, da, row: sum((w * d).mean(0)[row] for w, d in zip(a, da, strict=True)),
+    "grad_sam": grad_sam,
+}
+
+
+def oracle(method: str, hand, **options):
+    return ORACLES[method](*hand, **options)
 
 
 def close(got, expected, tolerance=1e-9):

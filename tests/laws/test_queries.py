@@ -77,9 +77,7 @@ def test_value_zeroing_of_one_row_runs_the_rest_of_the_layer_for_n_vectors(monke
 
 def test_rows_that_cannot_be_had_alone_are_refused():
     lens, text = families.lens("bert"), families.text()
-    with pytest.raises(
-        Undefined, match=r"hta cannot be had for some rows alone; leave queries= out, or use one of att"
-    ):
+    with pytest.raises(Undefined, match=r"hta has no row-wise map; leave queries= out, or use one of att"):
         lens.mixing(text, "hta", queries=[0])
     with pytest.raises(UnknownOption, match=r"expected queries= a list of numbers of -9 to 8, or None, got \[9\]"):
         lens.mixing(text, "alti", queries=[9])

@@ -1,4 +1,4 @@
-"""Maps of which only some rows or layers were computed: drawn under their own names and numbers."""
+"""Maps of which not all rows or layers were computed: drawn under their own names and numbers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Layer maps to one map that stands for several layers: functions of arrays alone. `AGGREGATIONS` is the list."""
 
-from mixlens.aggregate.functions import AGGREGATIONS, Aggregation
+from mixlens.aggregate.table import AGGREGATIONS, Aggregation
 
 __all__ = ["AGGREGATIONS", "Aggregation"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -98,21 +96,3 @@ def relative_to(maps: Float[Tensor, "layer query key"], reference: Maps) -> Floa
     ratio = torch.where(reference > 0, maps / reference.clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
     sums = ratio.sum(-1, keepdim=True)
     return torch.where(sums > 0, ratio / sums.clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
-
-
-@dataclass(frozen=True)
-class Aggregation:
-    """An aggregation: its function and its line in the facts table."""
-
-    function: Callable[..., Any]
-    summary: str
-    cite: str
-
-
-AGGREGATIONS: dict[str, Aggregation] = {
-    "rollout": Aggregation(rollout, "product of the layer maps", "Abnar & Zuidema 2020, Eq. 1"),
-    "flow": Aggregation(flow, "maximum flow through the layer maps", "Abnar & Zuidema 2020, section 3"),
-    "layer": Aggregation(layer, "one layer alone", "-"),
-    "mean": Aggregation(mean, "mean over layers", "-"),
-    "sum": Aggregation(total, "sum over layers", "-"),
-}

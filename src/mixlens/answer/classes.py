@@ -21,16 +21,16 @@ def find(head: Head, what: str | int, count: int) -> int:
         return what
     if kind == "label":
         known = [(i, label) for i, label in head.labels.items() if i < count]
-        for found in (
+        for matches in (
             [i for i, label in known if label == what],
             [i for i, label in known if label.casefold() == what.casefold()],
             [int(what)] if what.isdecimal() and int(what) < count else [],
         ):
-            if len(found) > 1:
-                which = " and ".join(str(i) for i in found)
+            if len(matches) > 1:
+                which = " and ".join(str(i) for i in matches)
                 raise TargetError(f"expected a label of one class, {what!r} names classes {which}; pass the index")
-            if found:
-                return found[0]
+            if matches:
+                return matches[0]
         raise TargetError(f"no label {what!r}{did_you_mean(what, (label for _, label in known))}")
     if head.tokenizer is None:
         raise TargetError(f"a target token needs a tokenizer; pass its id instead of {what!r}")

@@ -101,7 +101,7 @@ def targets_of(target: Any, count: int, single: bool) -> list[Target]:
     if isinstance(target, list) and not single:
         if len(target) != count:
             raise TargetError(f"expected one target, or one for each of {count} texts, got {len(target)}")
-        return [check_target(one) for one in target]
+        return [check_target(each) for each in target]
     return [check_target(target)] * count
 
 
@@ -140,12 +140,12 @@ def _position(head: Head, tokens: Tokens, target: Target) -> int:
     if head.task == "causal":
         return n - 1
     if head.task == "masked":
-        found = [i for i, t in enumerate(tokens.ids) if t == head.mask]
-        if len(found) == 1:
-            return found[0]
+        masks = [i for i, t in enumerate(tokens.ids) if t == head.mask]
+        if len(masks) == 1:
+            return masks[0]
         name = getattr(head.tokenizer, "mask_token", None) or "the mask token"
         raise TargetError(
-            f"expected one {name} in the text of a masked language model, got {len(found)}; "
+            f"expected one {name} in the text of a masked language model, got {len(masks)}; "
             f"put {name} where a word is to be explained, or pass mixlens.Target(position=...)"
         )
     raise TargetError(
@@ -214,8 +214,8 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     if foil is not None:
         said["foil_probability"] = float(p[foil])
     full = replace(target, index=index, label=name(head, index), foil_index=foil)
-    asked = [(target.what, index), (target.foil, foil)]
-    warnings = tuple(w for what, i in asked if (w := _likelier_with_blank(head, what, i, p)) is not None)
+    named = [(target.what, index), (target.foil, foil)]
+    warnings = tuple(w for what, i in named if (w := _likelier_with_blank(head, what, i, p)) is not None)
     return Answer(full, (index,), rows, said, head.multilabel, warnings=warnings)
 
 

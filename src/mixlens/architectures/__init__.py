@@ -1,6 +1,5 @@
 """Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`."""
 
-from mixlens.architectures.families import SPECS, variants
 from mixlens.architectures.match import base_model, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
     accepts,
@@ -11,6 +10,7 @@ from mixlens.architectures.sizes import (
     takes_positions,
 )
 from mixlens.architectures.spec import Attend, Feed, Spec
+from mixlens.architectures.table import SPECS, variants
 
 __all__ = [
     "SPECS",

@@ -1,15 +1,13 @@
-"""The specs. Adding an architecture is one function of the config and one line of `SPECS`."""
+"""The specs of the families, and which of several a configuration has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from mixlens.architectures.spec import Attend, Feed, Spec
 
-_BERT = Spec(
+BERT = Spec(
     layers="encoder.layer",
     chain=(
         Attend(
@@ -23,9 +21,9 @@ _BERT = Spec(
     order="post",
 )
 
-_ROBERTA = replace(_BERT, positions="ids")
+ROBERTA = replace(BERT, positions="ids")
 
-_DISTILBERT = Spec(
+DISTILBERT = Spec(
     layers="transformer.layer",
     chain=(
         Attend(
@@ -46,7 +44,7 @@ def _albert_layers(base: Any) -> list[Any]:
     return [layer for i in range(depth) for layer in groups[i * len(groups) // depth].albert_layers]
 
 
-_ALBERT = Spec(
+ALBERT = Spec(
     layers=_albert_layers,
     chain=(
         Attend(
@@ -60,7 +58,7 @@ _ALBERT = Spec(
     order="post",
 )
 
-_GPT2 = Spec(
+GPT2 = Spec(
     layers="h",
     chain=(
         Attend("attn", "attn.c_proj"),
@@ -68,7 +66,7 @@ _GPT2 = Spec(
     ),
 )
 
-_GPT_NEOX = Spec(
+GPT_NEOX = Spec(
     layers="layers",
     chain=(
         Attend("attention", "attention.dense"),
@@ -77,7 +75,7 @@ _GPT_NEOX = Spec(
     order="parallel",
 )
 
-_OPT = Spec(
+OPT = Spec(
     layers="decoder.layers",
     chain=(
         Attend("self_attn", "self_attn.out_proj"),
@@ -85,9 +83,9 @@ _OPT = Spec(
     ),
     positions="mask",
 )
-_OPT_POST = replace(_OPT, chain=(replace(_OPT.attend, norm="self_attn_layer_norm"), _OPT.feed), order="post")
+OPT_POST = replace(OPT, chain=(replace(OPT.attend, norm="self_attn_layer_norm"), OPT.feed), order="post")
 
-_LLAMA = Spec(
+LLAMA = Spec(
     layers="layers",
     chain=(
         Attend("self_attn", "self_attn.o_proj"),
@@ -96,16 +94,16 @@ _LLAMA = Spec(
     norm="rms",
 )
 
-_GEMMA2 = replace(
-    _LLAMA,
+GEMMA2 = replace(
+    LLAMA,
     chain=(
-        replace(_LLAMA.attend, branch_norm="post_attention_layernorm"),
-        replace(_LLAMA.feed, norm="pre_feedforward_layernorm", branch_norm="post_feedforward_layernorm"),
+        replace(LLAMA.attend, branch_norm="post_attention_layernorm"),
+        replace(LLAMA.feed, norm="pre_feedforward_layernorm", branch_norm="post_feedforward_layernorm"),
     ),
     one_plus=True,
 )
 
-_MODERNBERT = Spec(
+MODERNBERT = Spec(
     layers="layers",
     chain=(
         Attend("attn", "attn.Wo"),
@@ -115,43 +113,11 @@ _MODERNBERT = Spec(
 )
 
 
-def _gpt_neox(config: Any) -> Spec:
-    return _GPT_NEOX if config.use_parallel_residual else replace(_GPT_NEOX, order="pre")
+def gpt_neox(config: Any) -> Spec:
+    """Parallel sub-blocks, or one behind the other."""
+    return GPT_NEOX if config.use_parallel_residual else replace(GPT_NEOX, order="pre")
 
 
-def _opt(config: Any) -> Spec:
+def opt(config: Any) -> Spec:
     """OPT-350M is the post-LN one of its family."""
-    return _OPT if config.do_layer_norm_before else _OPT_POST
-
-
-SPECS: dict[str, Callable[[Any], Spec]] = {
-    "bert": lambda config: _BERT,
-    "roberta": lambda config: _ROBERTA,
-    "xlm-roberta": lambda config: _ROBERTA,
-    "camembert": lambda config: _ROBERTA,
-    "electra": lambda config: _BERT,
-    "distilbert": lambda config: _DISTILBERT,
-    "albert": lambda config: _ALBERT,
-    "gpt2": lambda config: _GPT2,
-    "gpt_neox": _gpt_neox,
-    "opt": _opt,
-    "llama": lambda config: _LLAMA,
-    "mistral": lambda config: _LLAMA,
-    "qwen2": lambda config: _LLAMA,
-    "qwen3": lambda config: _LLAMA,
-    "gemma2": lambda config: _GEMMA2,
-    "modernbert": lambda config: _MODERNBERT,
-}
-
-CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
-    "gpt_neox": ("use_parallel_residual", (True, False)),
-    "opt": ("do_layer_norm_before", (True, False)),
-}
-
-
-def variants(kind: str) -> dict[str, Spec]:
-    """The specs of a model type by the setting that chooses between them; `{"": spec}` where there is one."""
-    if kind not in CHOICES:
-        return {"": SPECS[kind](SimpleNamespace())}
-    key, values = CHOICES[kind]
-    return {f"{key}={value}": SPECS[kind](SimpleNamespace(**{key: value})) for value in values}
+    return OPT if config.do_layer_norm_before else OPT_POST

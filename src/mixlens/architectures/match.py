@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mixlens.architectures.families import SPECS
 from mixlens.architectures.spec import Spec
+from mixlens.architectures.table import SPECS
 from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, UnsupportedConfig
 
 # Keys whose every value is handled: sizes and wiring that are read off the pass (heads, masks, windows, rotary

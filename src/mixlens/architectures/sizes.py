@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from mixlens.architectures.families import SPECS
 from mixlens.architectures.match import base_model, layer_modules, submodule
 from mixlens.architectures.spec import Spec
+from mixlens.architectures.table import SPECS
 
 
 def layer_count(model: Any, spec: Spec) -> int:

@@ -25,36 +25,36 @@ from mixlens.target import Target
 COMMON = {"readout": None, "normalize": True}  # what every attribution may be asked
 
 
-def attribution_method(subject: Subject, name: str, asked: Mapping[str, Any]) -> Method:
+def attribution_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Method:
     """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
     chosen = method(name).for_spec(subject.spec).for_head(subject.head)
-    refuse_unknown(name, asked, {**chosen.options(), **COMMON})
+    refuse_unknown(name, options, {**chosen.options(), **COMMON})
     return chosen
 
 
-def demand(subject: Subject, chosen: Method, asked: Mapping[str, Any], together: int = 1) -> Demand:
+def demand(subject: Subject, chosen: Method, options: Mapping[str, Any], together: int = 1) -> Demand:
     """What the method asks of memory, beside `together - 1` others that share its pass."""
-    return Demand(chosen.cost(asked), sizes_of(subject), together)
+    return Demand(chosen.cost(options), sizes_of(subject), together)
 
 
 def room_for(
     subject: Subject,
     name: str,
     chosen: Method,
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
     lengths: Sequence[int],
     memory: Any,
     batch_size: int,
     together: int = 1,
 ) -> tuple[int, BatchSize]:
     """The batch sizes that stay inside `memory`: of the longest texts, and of each length. Raises OverBudget."""
-    return within(name, demand(subject, chosen, asked, together), lengths, memory, batch_size, _costs)
+    return within(name, demand(subject, chosen, options, together), lengths, memory, batch_size, _costs)
 
 
 def request(
     subject: Subject,
     name: str,
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
     targets: Sequence[Target],
     texts: Sequence[Tokens],
     batch_size: int,
@@ -66,32 +66,32 @@ def request(
 
     Raises UnknownMethod, UnknownOption, Undefined, TargetError, OverBudget.
     """
-    chosen = attribution_method(subject, name, asked)
-    own = chosen.options()
+    chosen = attribution_method(subject, name, options)
+    defaults = chosen.options()
     lengths = [len(tokens) for tokens in texts]
-    size, sizes = room_for(subject, name, chosen, asked, lengths, memory, batch_size, together)
+    size, sizes = room_for(subject, name, chosen, options, lengths, memory, batch_size, together)
     return Request(
         name=name,
         method=chosen,
-        options={k: v for k, v in asked.items() if k in own},
+        options={k: v for k, v in options.items() if k in defaults},
         texts=texts,
         reads=[
-            reading(subject.head, tokens, target, asked.get("readout"))
+            reading(subject.head, tokens, target, options.get("readout"))
             for tokens, target in zip(texts, targets, strict=True)
         ],
-        normalize=bool(asked.get("normalize", True)),
+        normalize=bool(options.get("normalize", True)),
         batch_size=size,
         sizes=sizes,
         progress=progress,
-        asked=dict(asked),
+        asked=dict(options),
     )
 
 
 def together(methods: Sequence[tuple[Method, Mapping[str, Any]]]) -> list[list[int]]:
     """The numbers of the methods, asked for with these options, that share a pass; each in one list."""
     groups: dict[Hashable, list[int]] = {}
-    for number, (chosen, asked) in enumerate(methods):
-        shared = chosen.shares(asked)
+    for number, (chosen, options) in enumerate(methods):
+        shared = chosen.shares(options)
         groups.setdefault((None, number) if shared is None else shared, []).append(number)
     return list(groups.values())
 
@@ -110,4 +110,4 @@ def attributions(subject: Subject, asks: Sequence[Request[Method]]) -> list[list
 
 
 def _costs() -> dict[str, Cost]:
-    return {name: one.cost({}) for name, one in ATTRIBUTIONS.items()}
+    return {name: line.cost({}) for name, line in ATTRIBUTIONS.items()}

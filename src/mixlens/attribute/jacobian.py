@@ -86,14 +86,14 @@ def frobenius(
 ) -> Float[Tensor, " token"]:
     """||d vector / d leaf_j||_F (token,), with the input's dimensions scaled by `columns` if given.
 
-    `weights`: attention weights of a layer, what a covector's way back holds most of.
+    `weights`: attention weights of a layer, what a covector's backward pass holds most of.
     """
     dim = len(vector)
     size = max(1, min(dim, HELD_BYTES // (4 * vector.element_size() * max(weights, leaf.numel()))))
     covectors = torch.eye(dim, dtype=vector.dtype, device=vector.device)
     squares = leaf.new_zeros(leaf.shape[1], dtype=torch.promote_types(leaf.dtype, torch.float32))
-    for some in torch.split(covectors, size):
-        (rows,) = torch.autograd.grad(vector, leaf, some, retain_graph=True, is_grads_batched=True)
+    for part in torch.split(covectors, size):
+        (rows,) = torch.autograd.grad(vector, leaf, part, retain_graph=True, is_grads_batched=True)
         rows = rows[:, 0].to(squares.dtype)
         squares += (rows if columns is None else rows * columns).pow(2).sum((0, 2))
     return squares.sqrt()

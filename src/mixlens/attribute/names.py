@@ -24,10 +24,10 @@ def method(name: str) -> Method:
         if isinstance(name, str) and name in MIXING:
             hint = f"; {name} is a mixing method: ask for '{name}+rollout' or '{name}+layer:-1'"
         raise UnknownMethod(f"no attribution method {name!r}{hint}")
-    mixing, _, how = name.partition("+")
+    mixing, _, rest = name.partition("+")
     if mixing not in MIXING:
         raise UnknownMethod(f"no mixing method {mixing!r} in {name!r}{did_you_mean(mixing, MIXING)}")
-    aggregation, _, argument = how.partition(":")
+    aggregation, _, argument = rest.partition(":")
     if aggregation not in AGGREGATIONS:
         raise UnknownMethod(f"no aggregation {aggregation!r} in {name!r}{did_you_mean(aggregation, AGGREGATIONS)}")
     if (aggregation == "layer") != bool(argument):
@@ -51,7 +51,7 @@ def method(name: str) -> Method:
             )
     return Preset(
         name,
-        f"{facts.summary}, {how}",
+        f"{facts.summary}, {rest}",
         facts.cite,
         signed=facts.signed,
         mixing=mixing,

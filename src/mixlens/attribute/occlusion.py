@@ -57,8 +57,8 @@ class Occlusion(Method):
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """A pass a token. Raises TargetError, Undefined, UnknownOption."""
         ask.need_answer(subject)
-        asked = ask.options.get("replace", "unk")
-        filler = None if asked == "delete" else replacement(subject, ask.name, asked)
+        substitute = ask.options.get("replace", "unk")
+        filler = None if substitute == "delete" else replacement(subject, ask.name, substitute)
         removed = [pieces(tokens, bool(ask.options.get("words"))) for tokens in ask.texts]
         whole = subject.through(ask.texts, batch_size=ask.batch_size, answers=ask.answers)
         total, done, results = sum(map(len, removed)), 0, []
@@ -75,9 +75,9 @@ class Occlusion(Method):
                 passes = subject.through(
                     [v.tokens for v in batch], batch_size=len(batch), answers=[v.at for v in batch]
                 )
-                for v, one in zip(batch, passes, strict=True):
-                    assert one.logits is not None
-                    without[v.removed] = self._value(v.answer, one.logits)
+                for v, passed in zip(batch, passes, strict=True):
+                    assert passed.logits is not None
+                    without[v.removed] = self._value(v.answer, passed.logits)
                 done += len(batch)
                 if ask.progress is not None:
                     ask.progress(done, total)

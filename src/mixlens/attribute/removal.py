@@ -22,17 +22,17 @@ TOKENS = {"cpu": 2048}  # in one pass; more gains nothing there
 ELSEWHERE = 16384
 
 
-def log_probability(said: Answer, logits: tuple[Tensor, ...] | None) -> float:
+def log_probability(answer: Answer, logits: tuple[Tensor, ...] | None) -> float:
     """ln of the answer's probability, over target and foil where there is a foil; QA: start and end together.
 
     NaN where there is no answer, or an output without a probability (regression).
     """
-    if logits is None or said.regression or not said.indices:
+    if logits is None or answer.regression or not answer.indices:
         return float("nan")
-    total, foil = 0.0, said.target.foil_index
-    for z, i in zip(logits, said.indices, strict=True):
+    total, foil = 0.0, answer.target.foil_index
+    for z, i in zip(logits, answer.indices, strict=True):
         z = z.detach().double().cpu()
-        if foil is not None or said.independent:
+        if foil is not None or answer.independent:
             part = torch.nn.functional.logsigmoid(z[i] - (z[foil] if foil is not None else 0.0))
         else:
             part = torch.log_softmax(z, -1)[i]
@@ -40,7 +40,7 @@ def log_probability(said: Answer, logits: tuple[Tensor, ...] | None) -> float:
     return total
 
 
-def asked_about(task: str, at: int, said: Answer, count: int) -> NDArray[np.bool_] | None:
+def asked_about(task: str, at: int, answer: Answer, count: int) -> NDArray[np.bool_] | None:
     """(token,): what must stay, since without it nothing is asked; None where any token may go.
 
     The position that a masked or token head answers at; the first and the last token of an extracted answer.
@@ -48,7 +48,7 @@ def asked_about(task: str, at: int, said: Answer, count: int) -> NDArray[np.bool
     if task not in ("masked", "token", "question"):
         return None
     kept = np.zeros(count, dtype=bool)
-    kept[list(said.indices) if task == "question" else at] = True
+    kept[list(answer.indices) if task == "question" else at] = True
     return kept
 
 
@@ -61,7 +61,7 @@ def changed(
     subject: Subject,
     tokens: Tokens,
     at: int,
-    said: Answer,
+    answer: Answer,
     removed: tuple[int, ...],
     replace_by: str,
     mask_pad: bool = False,
@@ -72,13 +72,13 @@ def changed(
     [PAD]s that are put in, which is deletion with the other tokens kept in their places. Raises Undefined,
     UnknownOption.
     """
-    one = variant(subject.head, tokens, at, said, removed, _filler(subject, "replace", replace_by, mask_pad))
-    if not isinstance(one, Variant):
+    text = variant(subject.head, tokens, at, answer, removed, _filler(subject, "replace", replace_by, mask_pad))
+    if not isinstance(text, Variant):
         return None
     if mask_pad and subject.spec.positions == "all":  # elsewhere a masked token takes none: as if deleted
         places = _positions(tokens.inputs, len(tokens), removed)
-        return replace(one, tokens=replace(one.tokens, inputs={**one.tokens.inputs, "position_ids": places}))
-    return one
+        return replace(text, tokens=replace(text.tokens, inputs={**text.tokens.inputs, "position_ids": places}))
+    return text
 
 
 def left(subject: Subject, variants: Sequence[Variant | None], batch_size: int) -> list[float]:
@@ -87,22 +87,22 @@ def left(subject: Subject, variants: Sequence[Variant | None], batch_size: int) 
     Texts of like length go through together, up to `batch_size` or as many as make a pass worth its start.
     """
     out = [float("nan")] * len(variants)
-    there = [(i, one) for i, one in enumerate(variants) if one is not None]
+    there = [(i, v) for i, v in enumerate(variants) if v is not None]
     # own positions are for all texts of a batch or for none
     there.sort(key=lambda pair: ("position_ids" in pair[1].tokens.inputs, -len(pair[1].tokens), pair[0]))
     start = 0
     while start < len(there):
         first = there[start][1].tokens
         rows = max(batch_size, TOKENS.get(subject.device.type, ELSEWHERE) // len(first))
-        some = [
+        batch = [
             pair
             for pair in there[start : start + rows]
             if ("position_ids" in pair[1].tokens.inputs) == ("position_ids" in first.inputs)
         ]
-        start += len(some)
-        passes = subject.through([v.tokens for _, v in some], batch_size=rows, answers=[v.at for _, v in some])
-        for (i, one), seen in zip(some, passes, strict=True):
-            out[i] = log_probability(one.answer, seen.logits)
+        start += len(batch)
+        passes = subject.through([v.tokens for _, v in batch], batch_size=rows, answers=[v.at for _, v in batch])
+        for (i, v), seen in zip(batch, passes, strict=True):
+            out[i] = log_probability(v.answer, seen.logits)
     return out
 
 

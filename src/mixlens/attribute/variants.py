@@ -23,22 +23,22 @@ class Variant:
     answer: Answer
 
 
-def replacement(subject: Subject, name: str, asked: Any) -> int:
+def replacement(subject: Subject, name: str, filler: Any) -> int:
     """The id that is put in a token's place. Raises Undefined, UnknownOption.
 
     "unk": the unknown token, else the mask token; a tokenizer's unknown token that also begins or ends texts (GPT-2's)
     is none.
     """
-    if isinstance(asked, int) and not isinstance(asked, bool):
+    if isinstance(filler, int) and not isinstance(filler, bool):
         size = subject.model.get_input_embeddings().num_embeddings
-        if not 0 <= asked < size:
-            raise UnknownOption(f"expected replace= a token id of 0 to {size - 1}, got {asked}")
-        return asked
-    if asked not in ("unk", "mask"):
-        raise UnknownOption(f"expected replace='unk', 'mask', 'delete' or a token id for {name}, got {asked!r}")
+        if not 0 <= filler < size:
+            raise UnknownOption(f"expected replace= a token id of 0 to {size - 1}, got {filler}")
+        return filler
+    if filler not in ("unk", "mask"):
+        raise UnknownOption(f"expected replace='unk', 'mask', 'delete' or a token id for {name}, got {filler!r}")
     unknown, ends = (getattr(subject.tokenizer, f"{t}_token_id", None) for t in ("unk", "eos"))
     if (
-        asked == "unk"
+        filler == "unk"
         and unknown is not None
         and unknown not in (ends, getattr(subject.tokenizer, "bos_token_id", None))
     ):
@@ -46,8 +46,8 @@ def replacement(subject: Subject, name: str, asked: Any) -> int:
     if subject.head.mask is not None:
         return int(subject.head.mask)
     raise Undefined(
-        f"{name} puts the {'unknown or the mask' if asked == 'unk' else 'mask'} token in a token's place, this model's "
-        "tokenizer has none (one that also ends texts is none); use replace='delete', or replace= a token id"
+        f"{name} puts the {'unknown or the mask' if filler == 'unk' else 'mask'} token in a token's place, this "
+        "model's tokenizer has none (one that also ends texts is none); use replace='delete', or replace= a token id"
     )
 
 

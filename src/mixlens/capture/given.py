@@ -14,7 +14,13 @@ IGNORED = ("special_tokens_mask", "offset_mapping", "overflow_to_sample_mapping"
 
 
 class Words(tuple[str, ...]):
-    """One text already split into words: `mixlens.Words(["a", "deep", "film"])`. Raises InputError."""
+    """One text already split into words. Raises InputError.
+
+    Examples:
+        >>> attr = lens.attribute(mixlens.Words(["a", "meaningful", "film"]), method="alti")
+        >>> [word.text for word in attr.words()]
+        ['[CLS]', 'a', 'meaningful', 'film', '[SEP]']
+    """
 
     def __new__(cls, words: Iterable[str] = ()) -> Words:
         """A str would silently become its letters, so it is refused."""

@@ -60,7 +60,7 @@ def maps_of(
     memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> list[LayerMaps]:
-    """The maps of each text; `queries`: of these rows alone.
+    """The maps of each text; `queries`: row-wise, these rows.
 
     Raises UnknownMethod, UnknownOption, Undefined, ModelError, OverBudget.
     """
@@ -72,21 +72,21 @@ def maps_of(
     wanted = None if rows is None else lambda text, layer: rows[text]
     ran = subject.through(texts, mapper(name, options), wanted=wanted, batch_size=size, progress=progress)
     return [
-        layer_maps(subject, one, torch.stack(one.layers), name, options, rows=rows[i] if rows else None)
-        for i, one in enumerate(ran)
+        layer_maps(subject, text_pass, torch.stack(text_pass.layers), name, options, rows=rows[i] if rows else None)
+        for i, text_pass in enumerate(ran)
     ]
 
 
 def ratios(subject: Subject, texts: Sequence[Tokens], name: str, batch_size: int) -> list[Tensor]:
     """The mixing ratio of each layer and token (layer, query), of each text. Raises UnknownMethod, Undefined."""
     ran = subject.through(texts, lambda block: mixing_ratio(block, name), square=False, batch_size=batch_size)
-    return [torch.stack(one.layers) for one in ran]
+    return [torch.stack(text_pass.layers) for text_pass in ran]
 
 
 def output_statistics(subject: Subject, texts: Sequence[Tokens], batch_size: int) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64."""
     ran = subject.through(texts, lambda block: block.y, square=False, batch_size=batch_size)
-    outputs = torch.cat([torch.stack(one.layers) for one in ran], 1).double()
+    outputs = torch.cat([torch.stack(text_pass.layers) for text_pass in ran], 1).double()
     return outputs.mean(1), outputs.std(1, correction=0)
 
 
@@ -144,7 +144,7 @@ def _asked_rows(queries: Sequence[int] | None, name: str, lengths: Sequence[int]
         return None
     if not MIXING[name].queries:
         can = ", ".join(name for name, mixing in MIXING.items() if mixing.queries)
-        raise Undefined(f"{name} cannot be had for some rows alone; leave queries= out, or use one of {can}")
+        raise Undefined(f"{name} has no row-wise map; leave queries= out, or use one of {can}")
     return [indices("queries", queries, n) for n in lengths]
 
 

@@ -51,7 +51,7 @@ def hta_x_input(block: Block) -> Map:
 @torch.inference_mode(False)
 @torch.no_grad()
 def _map(block: Block, times_input: bool) -> Map:
-    texts = [frobenius(linearised(one), one, one.x[0] if times_input else None) for one in block.texts()]
+    texts = [frobenius(linearised(text), text, text.x[0] if times_input else None) for text in block.texts()]
     return only_visible(block, torch.stack(texts))
 
 
@@ -75,11 +75,11 @@ class Linearised:
         return self.dq.shape[1] // self.dk.shape[1]
 
 
-def linearised(one: Block) -> Linearised:
+def linearised(block: Block) -> Linearised:
     """A block of one text as what its Jacobian is made of."""
-    call, local = one.call, one.jacobians()
+    call, local = block.call, block.jacobians()
     alpha = call.weights()[0]
-    q, k, v = (t[0].to(one.x.dtype) for t in (call.q, call.k, one.values))
+    q, k, v = (t[0].to(block.x.dtype) for t in (call.q, call.k, block.values))
     k, v = (t.repeat_interleave(call.groups, 0) for t in (k, v))
     beta = alpha * call.scaling
     if call.softcap is not None:
@@ -88,7 +88,7 @@ def linearised(one: Block) -> Linearised:
 
 
 def frobenius(
-    layer: Linearised, one: Block, columns: Float[Tensor, "token dim"] | None = None
+    layer: Linearised, block: Block, columns: Float[Tensor, "token dim"] | None = None
 ) -> Float[Tensor, "query key"]:
     """||d y_i / d x_j||_F of all pairs; `columns`: factors of the input dimensions of each token.
 
@@ -96,14 +96,14 @@ def frobenius(
     """
     heads, n, width = layer.context.shape
     wide = torch.float64 if layer.v.device.type != "mps" else torch.float32
-    projection = one.output[0].reshape(heads * width, -1)  # W_O^T
+    projection = block.output[0].reshape(heads * width, -1)  # W_O^T
     few = max(1, KEY_BYTES // (8 * heads * width * layer.dk.shape[-1]))
     many = max(1, TILE_BYTES // (8 * heads * width * few))
     out, selves = layer.v.new_empty(n, n), []
-    for some in blocks(n, HELD_BYTES // (4 * (heads + 1) * heads * width**2)):
-        gram = [layer.v.new_empty(some.stop - some.start, h + 1, width, width, dtype=wide) for h in range(heads)]
-        for part, rows in _within(some, STEP_BYTES // (4 * projection.numel())):
-            through, own = (t[0] for t in one.rest(rows))
+    for queries in blocks(n, HELD_BYTES // (4 * (heads + 1) * heads * width**2)):
+        gram = [layer.v.new_empty(queries.stop - queries.start, h + 1, width, width, dtype=wide) for h in range(heads)]
+        for part, rows in _within(queries, STEP_BYTES // (4 * projection.numel())):
+            through, own = (t[0] for t in block.rest(rows))
             p = projection.expand(len(through), -1, -1) @ through.mT  # P_i^T
             jacobian = _scaled(torch.baddbmm(own, p.mT, _selves(layer, rows)), columns, rows)
             selves.append(torch.linalg.matrix_norm(jacobian, dtype=wide).to(out))
@@ -112,17 +112,17 @@ def frobenius(
                 pairs[part] = (p[:, : (h + 1) * width] @ p[:, h * width : (h + 1) * width].mT).view_as(pairs[part])
         for keys in blocks(n, few):
             side = _Keys.of(layer, keys, None if columns is None else columns[keys].to(wide), wide)
-            for part, rows in _within(some, many):
+            for part, rows in _within(queries, many):
                 squares = _squares(layer, [pairs[part] for pairs in gram], side, rows, keys)
                 out[rows, keys] = squares.clamp_min_(0).sqrt_().to(out)
     out.diagonal().copy_(torch.cat(selves))
     return out
 
 
-def _within(some: slice, size: int) -> Iterator[tuple[slice, slice]]:
-    """Slices that cover `some`, seen from its start and as they are."""
-    for part in blocks(some.stop - some.start, size):
-        yield part, slice(some.start + part.start, some.start + part.stop)
+def _within(span: slice, size: int) -> Iterator[tuple[slice, slice]]:
+    """Slices that cover `span`, seen from its start and as they are."""
+    for part in blocks(span.stop - span.start, size):
+        yield part, slice(span.start + part.start, span.start + part.stop)
 
 
 def _selves(layer: Linearised, rows: slice) -> Float[Tensor, "row headwidth dim"]:

@@ -27,6 +27,6 @@ def mixing_ratio(block: Block, method: str) -> Float[Tensor, "batch query"]:
         raise UnknownMethod(f"no mixing ratio is defined for {method!r}{did_you_mean(method, RATIOS)}")
     stages: dict[str, Stage] = {"norm": "attention", "norm_res": "residual", "norm_resln": "ln1"}
     block.require_one_stream("the mixing ratio")
-    own, others = block.terms(stages.get(method) or encoder_stage(block)).selves_and_others()
-    r, s = others.norm(dim=-1), own.norm(dim=-1)
+    selves, others = block.terms(stages.get(method) or encoder_stage(block)).selves_and_others()
+    r, s = others.norm(dim=-1), selves.norm(dim=-1)
     return torch.where(r == 0, 0.0, r / (r + s).clamp_min(torch.finfo(r.dtype).tiny))

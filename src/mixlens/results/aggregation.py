@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from mixlens.aggregate import functions
+from mixlens.aggregate import AGGREGATIONS, functions
 from mixlens.aggregate.flow import Progress, flow, indices
 from mixlens.aggregate.rows import normalize_rows
 from mixlens.errors import Undefined, UnknownOption
@@ -153,7 +153,7 @@ def _check_head(maps: LayerMaps, head: int | None) -> None:
 
 
 def _plain(name: str) -> Run:
-    return lambda maps: (functions.AGGREGATIONS[name].function(maps.scores), {})
+    return lambda maps: (AGGREGATIONS[name].function(maps.scores), {})
 
 
 def _single(maps: LayerMaps, k: int) -> tuple[Tensor, dict[str, Any]]:

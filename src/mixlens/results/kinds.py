@@ -20,5 +20,13 @@ KINDS: dict[str, type[Attribution | LayerMaps | Comparison | Trace]] = {
 
 @checked
 def read(path: PathLike) -> Attribution | LayerMaps | Comparison | Trace:
-    """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError."""
+    """Read a result that `save` wrote; every number comes back bit-exact. Raises ResultFileError.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = lens.attribute("a good film.", method="alti").save(f"{folder}/film")
+        ...     mixlens.read(path)
+        Attribution(alti, 6 tokens, target=positive)
+    """
     return storage.read(path, KINDS)

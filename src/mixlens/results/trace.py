@@ -50,6 +50,7 @@ class Trace(Tabled):
     Raises InputError, NotFinite.
 
     Examples:
+        >>> import torch
         >>> from mixlens.capture.stream import Positions
         >>> said = ({"target_probability": 0.9}, {"target_probability": 0.5})
         >>> where = {"prompt": Positions(labels=("red", "hat")), "answer": Positions(labels=("a", "hat"))}

@@ -66,7 +66,7 @@ class Check:
 def self_check(model: Any, spec: Spec, name: str) -> Check:
     """Run the check. Raises NotFinite for NaN weights; does not raise for residuals (see `Check.require`)."""
     inputs = probe_inputs(model)
-    found: list[LayerCheck] = []
+    checks: list[LayerCheck] = []
     limit, causal = 0.0, False
 
     def look(seen: LayerPass) -> None:
@@ -76,7 +76,7 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
             raise not_finite(model, f"layer {seen.index}")
         limit = max(limit, tolerance(block, seen.x.dtype))
         try:
-            found.append(residuals(block))
+            checks.append(residuals(block))
         except (RuntimeError, TypeError) as error:  # shapes that do not fit, arguments that are missing
             if isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -96,15 +96,15 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
         raise not_finite(model, "the last layer")
     off = float((got - real).abs().max() / real.abs().max().clamp_min(1e-30))
     expected = layer_count(model, spec)
-    if len(found) != expected:
-        raise SelfCheckFailed(f"expected {expected} layers of {name} to run, {len(found)} did; the spec names others")
+    if len(checks) != expected:
+        raise SelfCheckFailed(f"expected {expected} layers of {name} to run, {len(checks)} did; the spec names others")
     # The attention kernels differ in rounding, and the difference grows with depth; eager ones may round to float32.
     wide = limit if _reference(model) != "eager" else max(limit, 50 * torch.finfo(torch.float32).eps)
     far = 0.2 if is_half(model.dtype) else 4 * wide
-    return Check(name, model.config.model_type, tuple(found), limit, off, far, causal)
+    return Check(name, model.config.model_type, tuple(checks), limit, off, far, causal)
 
 
 def _reference(model: Any) -> str:
-    own = implementation(model)
+    attention = implementation(model)
     capped = getattr(model.config, "attn_logit_softcapping", None) is not None  # sdpa knows no soft cap
-    return own if own in ("eager", "sdpa") else "eager" if capped else "sdpa"
+    return attention if attention in ("eager", "sdpa") else "eager" if capped else "sdpa"

@@ -67,8 +67,8 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled
     output, leaf = _pass(model, spec, inputs)
     n = inputs["input_ids"].shape[1]
     keys = answer_keys(output, n, leaf.shape[-1])
-    found = tensors(output)
-    parts = [found[key] for key in keys]
+    outputs = tensors(output)
+    parts = [outputs[key] for key in keys]
     task = _task(model, spec, inputs, keys, parts, causal)
     if task == "none":
         return Head("none", {}, unread=_seen(output), **known)

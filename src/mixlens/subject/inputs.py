@@ -16,8 +16,8 @@ PROBE_TOKENS = 8
 def pad_id(model: Any, tokenizer: Any = None) -> int:
     """An id to fill up with: the config's, the tokenizer's, else 0; always one that has an embedding."""
     size = base_model(model).get_input_embeddings().num_embeddings
-    found = (getattr(model.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None), 0)
-    return next(i for i in found if isinstance(i, int) and 0 <= i < size)
+    candidates = (getattr(model.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None), 0)
+    return next(i for i in candidates if isinstance(i, int) and 0 <= i < size)
 
 
 def probe_inputs(model: Any) -> dict[str, Tensor]:

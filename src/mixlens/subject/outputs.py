@@ -13,14 +13,14 @@ Key = str | int | None  # a name, a place in a tuple, or the output itself
 def tensors(output: Any) -> dict[Key, Tensor]:
     """The tensors of real numbers in an output that may be an answer: (text,), (text, class), (text, token, class)."""
     if isinstance(output, Tensor):
-        found: dict[Key, Any] = {None: output}
+        entries: dict[Key, Any] = {None: output}
     elif isinstance(output, Mapping):
-        found = dict(output)
+        entries = dict(output)
     elif isinstance(output, (tuple, list)):
-        found = dict(enumerate(output))
+        entries = dict(enumerate(output))
     else:
-        found = dict(getattr(output, "__dict__", {}))
-    return {k: t for k, t in found.items() if isinstance(t, Tensor) and t.is_floating_point() and t.ndim in (1, 2, 3)}
+        entries = dict(getattr(output, "__dict__", {}))
+    return {k: t for k, t in entries.items() if isinstance(t, Tensor) and t.is_floating_point() and t.ndim in (1, 2, 3)}
 
 
 def answer_keys(output: Any, tokens: int, width: int) -> tuple[Key, ...]:
@@ -29,12 +29,12 @@ def answer_keys(output: Any, tokens: int, width: int) -> tuple[Key, ...]:
     By their names, else by shape: what is as wide as a hidden vector (`width`) is none. Empty where nothing or more
     than one thing fits.
     """
-    found = tensors(output)
-    if "start_logits" in found and "end_logits" in found:
+    parts = tensors(output)
+    if "start_logits" in parts and "end_logits" in parts:
         return ("start_logits", "end_logits")
-    if "logits" in found:
+    if "logits" in parts:
         return ("logits",)
-    fits = {k: tuple(t.shape) for k, t in found.items() if t.shape[0] == 1 and t.shape[-1] != width}
+    fits = {k: tuple(t.shape) for k, t in parts.items() if t.shape[0] == 1 and t.shape[-1] != width}
     if len(fits) == 1 or (len(fits) == 2 and set(fits.values()) == {(1, tokens)}):
         return tuple(fits)
     return ()
@@ -49,11 +49,11 @@ def part_logits(
     """
     if not keys:
         return None
-    found = tensors(output)
+    parts = tensors(output)
     if len(keys) == 2:
-        starts, ends = (found[key].unbind() for key in keys)
+        starts, ends = (parts[key].unbind() for key in keys)
         return [(s[:n], e[:n]) for s, e, n in zip(starts, ends, lengths, strict=True)]
-    logits = found[keys[0]]
+    logits = parts[keys[0]]
     if logits.ndim == 1:
         logits = logits[:, None]
     if logits.ndim == 3:

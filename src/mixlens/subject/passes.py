@@ -132,11 +132,11 @@ class _Kept:
 
     def hand_out_the_rest(self) -> None:
         """A layer's tensor to each text, padding cut off; query rows that were asked for are no padding."""
-        for scores, text_passes, some in self.waiting:
+        for scores, text_passes, rowwise in self.waiting:
             scores = scores.cpu()
             for b, text_pass in enumerate(text_passes):
                 n = len(text_pass.tokens)
-                rows = slice(None) if some else slice(n)
+                rows = slice(None) if rowwise else slice(n)
                 text_pass.layers.append((scores[b, ..., rows, :n] if self.square else scores[b, :n]).clone())
         self.waiting.clear()
 
@@ -167,6 +167,6 @@ def batches(model: Any, texts: Sequence[Tokens], batch_size: BatchSize, pad: int
         batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
     names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
     members = list(buckets(texts, batch_size))
-    for number, some in enumerate(members, 1):
-        inputs = collate([texts[i] for i in some], pad, device_of(model), names)
-        yield Batch(number, len(members), some, inputs)
+    for number, group in enumerate(members, 1):
+        inputs = collate([texts[i] for i in group], pad, device_of(model), names)
+        yield Batch(number, len(members), group, inputs)

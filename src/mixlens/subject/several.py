@@ -30,9 +30,9 @@ def explained(run: Run[R], texts: Sequence[Tokens | MixlensError], single: bool,
     if single:
         return run([0])[0]
     if not skip:
-        for one in texts:
-            if isinstance(one, MixlensError):
-                raise one
+        for text in texts:
+            if isinstance(text, MixlensError):
+                raise text
         numbers = list(range(len(texts)))
         try:
             return Results(run(numbers))
@@ -40,14 +40,14 @@ def explained(run: Run[R], texts: Sequence[Tokens | MixlensError], single: bool,
             raise
         except MixlensError as error:
             raise _named(run, numbers, error) from None
-    failed = {i: one for i, one in enumerate(texts) if isinstance(one, MixlensError)}
+    failed = {i: text for i, text in enumerate(texts) if isinstance(text, MixlensError)}
     out: list[Any] = [None] * len(texts)
     _fill(run, [i for i in range(len(texts)) if i not in failed], out, failed)
     reasons = {i: failed[i] for i in sorted(failed)}
     if len(failed) == len(texts):
-        for own in reasons.values():
-            if not isinstance(own, InputError):
-                raise own  # not one text could be explained, and no text is to blame
+        for fault in reasons.values():
+            if not isinstance(fault, InputError):
+                raise fault  # not one text could be explained, and no text is to blame
     if failed:
         _warn(reasons, len(texts))
     return Results(out, {i: _reason(error) for i, error in reasons.items()})
@@ -55,43 +55,43 @@ def explained(run: Run[R], texts: Sequence[Tokens | MixlensError], single: bool,
 
 def _named(run: Run[R], numbers: Sequence[int], error: MixlensError) -> MixlensError:
     """The error with the number of the text that it is about; as it is where every text has it, or none alone."""
-    some, own = list(numbers), None
-    while len(some) > 1:
-        half = some[: len(some) // 2]
-        found = _fails(run, half)
-        some, own = (some[len(some) // 2 :], None) if found is None else (half, found)
-    own = own or _fails(run, some)
+    suspects, fault = list(numbers), None
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        failure = _fails(run, half)
+        suspects, fault = (suspects[len(suspects) // 2 :], None) if failure is None else (half, failure)
+    fault = fault or _fails(run, suspects)
     last = numbers[-1]
-    if own is None or (not isinstance(own, InputError) and some[0] == 0 and (last == 0 or _fails(run, [last]))):
+    if fault is None or (not isinstance(fault, InputError) and suspects[0] == 0 and (last == 0 or _fails(run, [last]))):
         return error
-    return numbered(own, some[0])
+    return numbered(fault, suspects[0])
 
 
-def _fails(run: Run[R], some: Sequence[int]) -> MixlensError | None:
+def _fails(run: Run[R], numbers: Sequence[int]) -> MixlensError | None:
     try:
-        run(some)
+        run(numbers)
     except MixlensError as error:
         return error
     return None
 
 
-def _fill(run: Run[R], some: Sequence[int], out: list[Any], failed: dict[int, MixlensError]) -> None:
+def _fill(run: Run[R], numbers: Sequence[int], out: list[Any], failed: dict[int, MixlensError]) -> None:
     """Run the texts together; where that fails each half, down to the text whose fault it is."""
-    if not some:
+    if not numbers:
         return
     try:
-        for i, one in zip(some, run(some), strict=True):
-            out[i] = one
+        for i, result in zip(numbers, run(numbers), strict=True):
+            out[i] = result
         return
     except UnknownMethod:
         raise
     except MixlensError as error:
-        if len(some) == 1:
-            failed[some[0]] = numbered(error, some[0])
+        if len(numbers) == 1:
+            failed[numbers[0]] = numbered(error, numbers[0])
             return
-    half = len(some) // 2
-    _fill(run, some[:half], out, failed)
-    _fill(run, some[half:], out, failed)
+    half = len(numbers) // 2
+    _fill(run, numbers[:half], out, failed)
+    _fill(run, numbers[half:], out, failed)
 
 
 def _reason(error: MixlensError) -> str:

@@ -23,6 +23,11 @@ class Example:
     label. `target`, `foil`: the right and the wrong word of an agreement example. `cue`, `phrase`, `rationale`:
     [start, end) characters of the text (the first of a pair; `Words` are joined by blanks); a rationale of None is
     unknown, an empty one says that nothing counts. `answer`: the same in the last text.
+
+    Examples:
+        >>> example = mixlens.Example("7", "a good film.", label="positive", rationale=((2, 6),))
+        >>> example.text[slice(*example.rationale[0])]
+        'good'
     """
 
     id: str

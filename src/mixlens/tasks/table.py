@@ -111,14 +111,14 @@ def task(name: str, **columns: str | Sequence[str]) -> Task:
     """
     if name not in TASKS:
         raise UnknownOption(f"no task {name!r}{did_you_mean(name, TASKS)}")
-    found = TASKS[name]
+    line = TASKS[name]
     for field in columns:
-        if field not in (*found.names, *found.optional):
-            known = (*found.names, *found.optional)
+        known = (*line.names, *line.optional)
+        if field not in known:
             raise UnknownOption(f"the task {name} has no field {field!r}{did_you_mean(field, known)}")
     for field, value in columns.items():
         names = (value,) if isinstance(value, str) else value
         if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
             raise UnknownOption(f"expected {field}= a column's name, or several, got {value!r}")
-    own = {field: (value,) if isinstance(value, str) else tuple(value) for field, value in columns.items()}
-    return replace(found, names=MappingProxyType({**found.names, **own}))
+    named = {field: (value,) if isinstance(value, str) else tuple(value) for field, value in columns.items()}
+    return replace(line, names=MappingProxyType({**line.names, **named}))

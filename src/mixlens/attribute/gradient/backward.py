@@ -57,7 +57,7 @@ def differentiate(
             logits = part_logits(g.output, subject.head.keys, at, [len(texts[i]) for i in members])
             assert logits is not None
             resolved = [resolve(i, tuple(z.detach() for z in parts)) for i, parts in zip(members, logits, strict=True)]
-            values = [one.value(parts, of) for one, parts in zip(resolved, logits, strict=True)]
+            values = [answer.value(parts, of) for answer, parts in zip(resolved, logits, strict=True)]
             gradients, weight_gradients = _backward(torch.stack(values).sum(), g, all_hidden, weights)
         for b, i in enumerate(members):
             n = len(texts[i])

@@ -73,8 +73,8 @@ class Gradient(Method):
         return self
 
     def options(self) -> dict[str, Any]:
-        own = options_of(self.function)
-        return {**own, "layer": 0} if self.reads == "input" else {**own, "mask_special": False}
+        defaults = options_of(self.function)
+        return {**defaults, "layer": 0} if self.reads == "input" else {**defaults, "mask_special": False}
 
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """One forward and one backward pass a batch for all of the methods. Raises TargetError."""
@@ -91,8 +91,8 @@ class Gradient(Method):
         def use(i: int, graph: TextGraph, resolved: Answer, value: Tensor) -> list[Attribution]:
             results = []
             for ask in asks:
-                own = {k: v for k, v in ask.options.items() if k not in ("layer", "mask_special")}
-                scores, layers = ask.method.function(graph, **own)
+                options = {k: v for k, v in ask.options.items() if k not in ("layer", "mask_special")}
+                scores, layers = ask.method.function(graph, **options)
                 meta = {**provenance(subject, ask.texts[i]), "of": resolved.chosen(of), "value": float(value)}
                 results.append(ask.result(ask.texts[i], scores, layers, resolved, meta))
             return results
@@ -117,7 +117,7 @@ class Gradient(Method):
 def _predictions(subject: Subject, ask: Request[Method]) -> list[Answer]:
     """The answers of the plain passes."""
     passes = subject.through(ask.texts, batch_size=ask.batch_size, answers=ask.answers)
-    return [answer(subject.head, read, one.logits) for read, one in zip(ask.reads, passes, strict=True)]
+    return [answer(subject.head, read, text_pass.logits) for read, text_pass in zip(ask.reads, passes, strict=True)]
 
 
 def _special(ask: Request[Method]) -> list[tuple[bool, ...]]:

@@ -82,8 +82,8 @@ class Path(Method):
         """A batch of texts and baselines at a time. Raises TargetError, Undefined, UnknownOption, NotConverged."""
         ask.need_answer(subject)
         layer = checked_layer(subject, ask.options.get("layer", 0))
-        asked = ask.options.get("baseline")
-        kind = default_baseline(subject) if asked is None else asked
+        choice = ask.options.get("baseline")
+        kind = default_baseline(subject) if choice is None else choice
         others = [baseline_text(subject, tokens, kind) for tokens in ask.texts]
         twin = shadow(subject.model, NAME)
         if getattr(twin.config, "pad_token_id", None) is None:
@@ -142,7 +142,7 @@ class _Points:
         self.at, self.lengths, self.answers, self.keys, self.of, self.below = at, lengths, answers, keys, of, below
         self.tokens = outputs_read(answers, of) if isinstance(model.get_output_embeddings(), nn.Linear) else None
         if self.tokens is not None:  # a vocabulary's other logits cost as much as a layer or more
-            self.answers = [one.among(self.tokens) for one in answers]
+            self.answers = [answer.among(self.tokens) for answer in answers]
 
     def values(self, leaf: Tensor, model: Any = None) -> Tensor:
         """(row,): the numbers of `leaf` (row, token, dim), whose rows are the batch's texts in turn, over and over."""
@@ -150,16 +150,22 @@ class _Points:
         inputs = {name: t.repeat(times, *[1] * (t.ndim - 1)) for name, t in self.inputs.items()}
         here = leaf.to(next(self.model.parameters()).dtype)
         at = self.at * times
-        how: dict[str, Any] = {"layer": self.layer, "at": at, "leaf": here, "skip": self.below, "tokens": self.tokens}
-        output = graph(model or self.model, self.spec, inputs, **how).output
+        settings: dict[str, Any] = {
+            "layer": self.layer,
+            "at": at,
+            "leaf": here,
+            "skip": self.below,
+            "tokens": self.tokens,
+        }
+        output = graph(model or self.model, self.spec, inputs, **settings).output
         logits = part_logits(output, self.keys, at, self.lengths * times)
         assert logits is not None
-        return torch.stack([one.value(z, self.of) for one, z in zip(self.answers * times, logits, strict=True)])
+        return torch.stack([answer.value(z, self.of) for answer, z in zip(self.answers * times, logits, strict=True)])
 
 
 def _integrated(points: _Points, x: Tensor, base: Tensor, ask: Request[Path]) -> Scored:
-    how = {k: v for k, v in ask.options.items() if k in ("steps", "rule")}
-    scores = integrated_gradients(points.values, x, base, at_once=ask.size_of(x.shape[1]), **how).detach().cpu()
+    options = {k: v for k, v in ask.options.items() if k in ("steps", "rule")}
+    scores = integrated_gradients(points.values, x, base, at_once=ask.size_of(x.shape[1]), **options).detach().cpu()
     with torch.no_grad():
         here, there = points.values(torch.cat([x, base])).chunk(2)
     return [scores[b, :n] for b, n in enumerate(points.lengths)], (here - there).tolist()

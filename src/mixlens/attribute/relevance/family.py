@@ -151,10 +151,10 @@ def _parts(spec: Spec, seen: LayerPass, ran: dict[int, Linear]) -> LayerParts:
     assert spec.attend.qkv is not None and spec.attend.norm is not None
 
     def of(path: str) -> Linear:
-        found = ran.get(id(submodule(seen.module, path)))
-        if found is None:
+        record = ran.get(id(submodule(seen.module, path)))
+        if record is None:
             raise Undefined(f"expected a plain linear map at '{path}' for relevance rules; merge adapters first")
-        return found
+        return record
 
     query, key, value = (of(path) for path in spec.attend.qkv)
     return LayerParts(

@@ -94,15 +94,15 @@ def through_linear(r: Float[Tensor, "token out"], linear: Linear) -> Float[Tenso
     plain, absolute = torch.zeros_like(linear.x), torch.zeros_like(linear.x)
     apart: list[tuple[Tensor, Tensor]] = []  # tokens whose halves cancel, and what they pass on
     tile = torch.empty_like(linear.weight[: max(1, TILE // size.shape[-1])])
-    for some in blocks(len(linear.weight), len(tile)):
-        w, share = linear.weight[some], r[..., some]
+    for span in blocks(len(linear.weight), len(tile)):
+        w, share = linear.weight[span], r[..., span]
         v = torch.abs(w, out=tile[: len(w)])
-        positive = torch.addmm(known[..., some], size, v.T, beta=0.5, alpha=0.5)
+        positive = torch.addmm(known[..., span], size, v.T, beta=0.5, alpha=0.5)
         # positive < CANCELS |x| |W|', with |x| |W|' = 2 positive - x W'
-        close = torch.add(positive, known[..., some], alpha=CANCELS / (1 - 2 * CANCELS)).amin(-1) < 0
+        close = torch.add(positive, known[..., span], alpha=CANCELS / (1 - 2 * CANCELS)).amin(-1) < 0
         s = divide(share, positive)
         if bool(close.any()):
-            apart.append((close, _four_products(share[close], linear.x[close], known[close][..., some], w)))
+            apart.append((close, _four_products(share[close], linear.x[close], known[close][..., span], w)))
             s[close] = 0
         plain.addmm_(s, w)
         absolute.addmm_(s, v)
@@ -203,13 +203,13 @@ def propagate(
         r = through_linear(r, linear)
     tokens = torch.zeros_like(layers[-1].x)
     tokens[0] = r.reshape(-1)
-    found: list[Tensor] = []
+    relevances: list[Tensor] = []
     for k in reversed(range(len(layers))):
         parts = to_attention(tokens, layers[k], weights[k])
-        found.append(parts[0])
+        relevances.append(parts[0])
         if k > 0:
             tokens = to_input(*parts, layers[k])
-    return float(sum(part.sum() for part in parts)), found[::-1]
+    return float(sum(part.sum() for part in parts)), relevances[::-1]
 
 
 def partial_lrp(text: TextRelevance, *, zero_cls: bool = False) -> Scores:

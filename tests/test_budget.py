@@ -196,7 +196,7 @@ def test_a_refusal_names_what_fits():
     assert "hta" not in named
     for name in named:
         assert lens.plan(text, name, maps=True, memory=most - 1).fits, name
-    with pytest.raises(OverBudget, match=r"queries=\[\.\.\.\] for some rows alone, or use a method that needs less"):
+    with pytest.raises(OverBudget, match=r"a row-wise map \(queries=\[\.\.\.\]\), or use a method that needs less"):
         lens.mixing(text, "alti", memory=1)
 
 

@@ -9,7 +9,7 @@ import torch
 
 import mixlens
 from mixlens.architectures import SPECS, spec_for, variants
-from mixlens.architectures.families import CHOICES
+from mixlens.architectures.table import CHOICES
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING

@@ -1,0 +1,42 @@
+"""The table of architectures: the spec of a configuration, by its model type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from mixlens.architectures import families
+from mixlens.architectures.spec import Spec
+
+SPECS: dict[str, Callable[[Any], Spec]] = {
+    "bert": lambda config: families.BERT,
+    "roberta": lambda config: families.ROBERTA,
+    "xlm-roberta": lambda config: families.ROBERTA,
+    "camembert": lambda config: families.ROBERTA,
+    "electra": lambda config: families.BERT,
+    "distilbert": lambda config: families.DISTILBERT,
+    "albert": lambda config: families.ALBERT,
+    "gpt2": lambda config: families.GPT2,
+    "gpt_neox": families.gpt_neox,
+    "opt": families.opt,
+    "llama": lambda config: families.LLAMA,
+    "mistral": lambda config: families.LLAMA,
+    "qwen2": lambda config: families.LLAMA,
+    "qwen3": lambda config: families.LLAMA,
+    "gemma2": lambda config: families.GEMMA2,
+    "modernbert": lambda config: families.MODERNBERT,
+}
+
+CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
+    "gpt_neox": ("use_parallel_residual", (True, False)),
+    "opt": ("do_layer_norm_before", (True, False)),
+}
+
+
+def variants(kind: str) -> dict[str, Spec]:
+    """The specs of a model type by the setting that chooses between them; `{"": spec}` where there is one."""
+    if kind not in CHOICES:
+        return {"": SPECS[kind](SimpleNamespace())}
+    key, values = CHOICES[kind]
+    return {f"{key}={value}": SPECS[kind](SimpleNamespace(**{key: value})) for value in values}

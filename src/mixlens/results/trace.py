@@ -48,16 +48,6 @@ class Trace(Tabled):
     model says there: its `prediction` and the `probability` of that, `target_probability` of the token that stands
     there, `foil_probability` of a foil. `meta["documents"]`: name -> its tokens [first, last) in the prompt.
     Raises InputError, NotFinite.
-
-    Examples:
-        >>> from mixlens.capture.stream import Positions
-        >>> said = ({"target_probability": 0.9}, {"target_probability": 0.5})
-        >>> where = {"prompt": Positions(labels=("red", "hat")), "answer": Positions(labels=("a", "hat"))}
-        >>> scores = torch.tensor([[0.6, 0.4, 0.0, 0.0], [0.1, 0.4, 0.5, 0.0]])
-        >>> facts = {"method": "alti", "options": {}, "meta": {}, "targets": (mixlens.Target(),) * 2}
-        >>> trace = mixlens.Trace(**where, scores=scores, said=said, **facts)
-        >>> [round(x, 2) for x in trace.through_answer().row(1).scores.tolist()]
-        [0.4, 0.6, 0.0]
     """
 
     prompt: Stream

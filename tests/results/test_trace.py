@@ -114,7 +114,9 @@ def test_a_row_that_is_not_there_is_refused(t):
 
 def test_foil_and_sign():
     assert trace().foil is None
-    assert trace(ids(2), ids(2), foil="ĠParis").foil == "Paris Paris"
+    assert trace(ids(2), ids(2), foil="ĠParis").foil == "Paris"
+    answers = (mixlens.Target(foil="ĠLondon", label="ĠParis"), mixlens.Target(label="."))
+    assert trace(ids(2), ids(2), targets=answers).foil == "London."
     made = trace(ids(2), ids(1), torch.tensor([[-1.0, 1.0, 0.0]]), options={})
     assert made.signed
     assert not trace().signed
@@ -205,7 +207,7 @@ def test_tokens_of_blanks_and_over_two_units_have_a_unit():
         spans=((0, 0, 1), (0, 1, 2), (0, 4, 4), (0, 4, 7), (0, 8, 9)),
     )
     units = trace(prompt, ids(1)).units(("sentence", "token")).sources
-    assert [unit.indices for unit in units] == [(0, 1), (2, 3), (4,), (5,)]
+    assert [(unit.indices, unit.text) for unit in units[:3]] == [((0, 1), "A."), ((2, 3), ".\nB"), ((4,), "c")]
 
 
 @pytest.mark.parametrize(
@@ -214,6 +216,7 @@ def test_tokens_of_blanks_and_over_two_units_have_a_unit():
         ("sentences", UnknownOption, "did you mean 'sentence'"),
         (5, UnknownOption, "expected by= one of token, word"),
         (("word",), UnknownOption, "or a pair of them"),
+        (("word", {"a": (0, 3)}), UnknownOption, "named spans are the prompt's"),
         ({}, UnknownOption, "at least one name, got none"),
         ({"a": (3, 3)}, UnknownOption, r"0 <= start < end <= \d+"),
         ({"a": (0, 10**6)}, UnknownOption, "the prompt's length"),
@@ -496,6 +499,8 @@ def test_a_terminal_sees_the_answer_and_its_sources():
     assert "The red key opens it." in text
     assert "13 answer tokens from 41 of the prompt" in text
     assert "largest sources" in text
+    assert "(itself, so far)" in str(trace().units(("document", "sentence")))
+    assert "probability 0.016, 0.50 a token" in trace().to_html()
     assert "keys.txt" in str(trace().units("document"))
     assert repr(trace().units(("document", "word"))) == "UnitTrace(head_logit, by word to document, 13 from 16)"
 

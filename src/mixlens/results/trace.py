@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -100,7 +99,10 @@ class Trace(Tabled):
 
     @property
     def foil(self) -> str | None:
-        """What the answer is explained rather than; None without a foil. Where not all tokens have one, `…` stands."""
+        """What the answer is explained rather than: another answer, or one token for each of its own; None without.
+
+        Where a token has no foil, it stands in both.
+        """
         return _foils(self.targets)
 
     def row(self, t: int) -> Attribution:
@@ -268,8 +270,10 @@ class Trace(Tabled):
 def _foils(targets: Sequence[Target]) -> str | None:
     from mixlens.view.kit.spelling import spelled
 
-    if all(target.foil is None for target in targets):
+    foils = [target.foil for target in targets if target.foil is not None]
+    if not foils:
         return None
-    names = ["" if target.foil is None else spelled(target.foil) for target in targets]
-    parts = ["".join(run) if named else "…" for named, run in groupby(names, key=bool)]
-    return "".join(parts).replace("␣", " ").strip()
+    if len(foils) > 1 and len(set(foils)) == 1:  # one token rather than each
+        return spelled(foils[0]).replace("␣", " ").strip()
+    names = [spelled(target.label if target.foil is None else target.foil) for target in targets]
+    return "".join(names).replace("␣", " ").strip()

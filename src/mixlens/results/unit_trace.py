@@ -145,6 +145,11 @@ class UnitTrace(Tabled):
 def unit_trace(trace: Trace, by: str | Named | tuple[str | Named, str]) -> UnitTrace:
     """A trace by units. Raises UnknownOption, Undefined, InputError."""
     pair: Sequence[Any] = by if isinstance(by, tuple) and len(by) == 2 else (by, by)
+    if pair is by and isinstance(pair[1], Mapping):
+        raise UnknownOption(
+            f"named spans are the prompt's; expected the answer's units by a name, {', '.join(units.NAMES)}, got "
+            f"{shown(pair[1])}"
+        )
     size = len(trace.prompt)
     prompt = units.prompt_units(trace.prompt, pair[0], trace.meta.get("documents"))
     own = units.answer_units(trace.answer, pair[1], size)

@@ -278,7 +278,11 @@ def _unit(stream: Stream, indices: Sequence[int], name: str | None = None) -> Tr
     """A unit of these positions, with its characters where they are known."""
     offsets = stream.offsets if isinstance(stream.raw, str) else None
     kept = [] if offsets is None else [place for i in indices if (place := offsets[i]) is not None]
-    text = excerpt(stream, indices)
+    kept = [(a, b) for a, b in kept if a < b] or kept[:1]  # blanks count, but don't widen the unit
     if not kept:
+        text = excerpt(stream, indices)
         return TraceUnit(name or text, text, tuple(indices))
-    return TraceUnit(name or text, text, tuple(indices), "prompt", min(a for a, _ in kept), max(b for _, b in kept))
+    start, end = min(a for a, _ in kept), max(b for _, b in kept)
+    text = (stream.raw or "")[start:end] if isinstance(stream.raw, str) else ""
+    text = text or stream.display[indices[0]]
+    return TraceUnit(name or text, text, tuple(indices), "prompt", start, end)

@@ -15,7 +15,7 @@ from mixlens.errors import MixlensError
 from mixlens.escape import one_line, visible
 from mixlens.files import put
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, spelling, terminal, words
-from mixlens.view.kit.drawn_trace import Trace, UnitTrace
+from mixlens.view.kit.drawn_trace import Part, Trace, UnitTrace
 
 if TYPE_CHECKING:
     import pandas
@@ -65,7 +65,7 @@ def _values(trace: Trace) -> dict[str, Any]:
             {
                 **{"number": number, "name": short(unit.text), "says": _probability(units, unit)},
                 **{"lines": lines, "legend": values["legend"], "held": values["held"], "own": _own(trace, a, b)},
-                "top": html.bars([(_source(s), s.score, False) for s in tops[unit]]),
+                "top": html.bars([(_source(s, unit), s.score, False) for s in tops[unit]]),
                 "citation": citation,
                 "foil": None if attr.target is None or attr.target.foil is None else spelling.spelled(attr.target.foil),
             }
@@ -160,9 +160,12 @@ def _says(trace: Trace) -> str | None:
     return one_line(f"{count} answer token{'' if count == 1 else 's'} from {len(trace.prompt)} of the prompt{least}")
 
 
-def _probability(units: UnitTrace, unit: Any) -> str | None:
-    p = units.probabilities[units.answer.index(unit)]
-    return None if p is None else f"probability {spelling.probability(p)}"
+def _probability(units: UnitTrace, unit: Part) -> str | None:
+    """Of the unit's tokens together; of several also their geometric mean, since the product is small of a long one."""
+    p, count = units.probabilities[units.answer.index(unit)], len(unit.indices)
+    if p is None:
+        return None
+    return f"probability {spelling.probability(p)}" + (f", {p ** (1 / count):.2f} a token" if count > 1 else "")
 
 
 def _own(trace: Trace, a: int, b: int) -> str | None:
@@ -175,8 +178,10 @@ def _own(trace: Trace, a: int, b: int) -> str | None:
     return f"{'under 1' if share < 1 else f'{share:.0f}'} %"
 
 
-def _source(source: Any) -> str:
-    """A source in a table; one of the answer's own says so."""
+def _source(source: Any, answer: Part) -> str:
+    """A source in a table; one of the answer's own says so, its tokens before those that are explained too."""
+    if source.unit == answer:
+        return "(itself, so far)"
     return ("answer: " if source.unit.where == "answer" else "") + short(source.unit.name, 60)
 
 
@@ -201,7 +206,7 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
     rows = [
         {
             **{"name": short(top.answer.name), "says": _probability(trace, top.answer)},
-            "top": html.bars([(_source(s), s.score, False) for s in top.sources]),
+            "top": html.bars([(_source(s, top.answer), s.score, False) for s in top.sources]),
         }
         for top in trace.top(_TOP)
     ]
@@ -256,7 +261,9 @@ def printout(trace: Any) -> RenderableType:
             line.append(", " if line else "")
             style = f"#{scale.ink(source.score)} on #{scale.hex(source.score)}"
             line.append(short(source.unit.name, 40), style=style)
-            line.append(f" {spelling.number(source.score)}" + " (answer)" * (source.unit.where == "answer"))
+            own = source.unit.where == "answer"
+            which = " (itself, so far)" if source.unit == top.answer else " (answer)" if own else ""
+            line.append(f" {spelling.number(source.score)}{which}")
         table.add_row(Text(short(top.answer.name)), Text("-" if p is None else spelling.probability(p)), line)
     return Group(*rows, table)
 

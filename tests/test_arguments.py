@@ -106,10 +106,11 @@ def test_values_are_shown_whatever_they_are() -> None:
 
 # What a function looks at itself, since it depends on the model, the text, the method or the table.
 OWN = {"self", "text", "texts", "target", "data", "task", "second", "columns", "k", "a", "b", "other", "lens"}
+OWN |= {"prompt", "answer", "foil", "documents"}  # of a trace
 
 
 def test_every_argument_has_a_kind() -> None:
-    verbs = [getattr(mixlens.Lens, v) for v in ("attribute", "mixing", "compare", "plan", "mixing_ratio")]
+    verbs = [getattr(mixlens.Lens, v) for v in ("attribute", "trace", "mixing", "compare", "plan", "mixing_ratio")]
     own = [LayerMaps.rollout, LayerMaps.flow, LayerMaps.mean, LayerMaps.sum, LayerMaps.layer, LayerMaps.row]
     own += [LayerMaps.per_head, LayerMaps.plot, Attribution.plot, Attribution.to_html, Comparison.plot]
     tables = [getattr(mixlens.Table, v) for v in ("row", "values", "better", "layers", "plot", "to_csv")]

@@ -44,7 +44,7 @@ def read(data: Any, model: Any, tokenizer: Any, head: Head, limit: int | None, t
     texts: list[Tokens | InputError] = []
     for number, item in enumerate(items):
         try:
-            texts.append(_tokens(encode(item, tokenizer, limit, truncate, head.pad), model, head))
+            texts.append(readable(encode(item, tokenizer, limit, truncate, head.pad), model, head))
         except InputError as error:
             if single:
                 raise
@@ -52,7 +52,7 @@ def read(data: Any, model: Any, tokenizer: Any, head: Head, limit: int | None, t
     return Texts(texts, single)
 
 
-def _tokens(tokens: Tokens, model: Any, head: Head) -> Tokens:
+def readable(tokens: Tokens, model: Any, head: Head) -> Tokens:
     """The text, which the model has embeddings for. Raises InputError."""
     if head.task == "causal" and len(tokens.text) > 1:
         raise InputError(

@@ -23,7 +23,7 @@ from mixlens.subject.provenance import provenance
 from mixlens.target import Target
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
-from mixlens.trace.prompt import joined, read_answer, read_prompt, require_room
+from mixlens.trace.prompt import joined, read_answer, read_prompt, require_answers, require_room
 from mixlens.trace.sources import excluded
 
 METHOD = "head_logit"  # it finds the planted source of an answer, which rollouts of deep decoders do not
@@ -49,7 +49,8 @@ def trace(
 
     Raises InputError, MethodError, ModelError, OverBudget.
     """
-    name, asked = method or METHOD, dict(options or {})
+    require_answers(subject)
+    name, asked = METHOD if method is None else method, dict(options or {})
     chosen = attribution_method(subject, name, asked)
     if asked.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")

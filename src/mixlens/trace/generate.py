@@ -15,6 +15,13 @@ from mixlens.errors import EmptyInput, InputError, UnknownOption
 from mixlens.process import settled
 from mixlens.subject import Subject
 
+_NOT_OURS = {  # arguments of generate -> what is to be done instead
+    "max_new_tokens": "pass max_new_tokens=",
+    "max_length": "pass max_new_tokens=",
+    "num_return_sequences": "one answer is traced; call trace once for each",
+    "return_dict_in_generate": "the answer's tokens alone are read",
+}
+
 
 @settled
 def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: Mapping[str, Any]) -> Tokens:
@@ -31,8 +38,13 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             f"expected a prompt that leaves room for an answer among {subject.limit} positions, got {len(prompt)} "
             "tokens; shorten it"
         )
-    if unknown := sorted(set(arguments) - vars(GenerationConfig()).keys()):  # which it would keep, and nobody read
-        raise UnknownOption(f"the model's generate has no argument {unknown[0]!r} (see transformers' GenerationConfig)")
+    for argument in arguments:
+        if argument not in vars(GenerationConfig()):  # it would keep it, and nobody read it
+            raise UnknownOption(
+                f"the model's generate has no argument {argument!r} (see transformers' GenerationConfig)"
+            )
+        if argument in _NOT_OURS:
+            raise UnknownOption(f"generate={{{argument!r}: ...}} is not taken: {_NOT_OURS[argument]}")
     own = getattr(model, "generation_config", None)
     ends = getattr(own, "eos_token_id", None)
     try:
@@ -53,6 +65,7 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
     except (TypeError, ValueError) as error:
         raise UnknownOption(f"the model's generate refuses {dict(arguments)}: {error}") from None
     answer = out[0, len(prompt) :].tolist()
+    ends = config.eos_token_id
     stops = set(ends if isinstance(ends, (list, tuple)) else [ends])
     while answer and answer[-1] in stops:
         answer.pop()

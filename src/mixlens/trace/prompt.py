@@ -10,8 +10,10 @@ from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens, encode
 from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.subject import Subject
+from mixlens.subject.read import readable
 
 PLACE = "{documents}"  # in a prompt, where its documents are to stand
+_MARK = "mixlens0documents"  # what stands there instead when it is asked where that comes to be in a chat
 
 
 @dataclass(frozen=True)
@@ -22,32 +24,36 @@ class Prompt:
     documents: Mapping[str, tuple[int, int]]
 
 
-def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | None = None) -> Prompt:
-    """A prompt: a str, token ids, or chat messages; `documents` by name, put at "{documents}" or in front.
-
-    Raises InputError.
-    """
+def require_answers(subject: Subject) -> None:
+    """Raises InputError for a model that answers nothing that could be traced."""
     if subject.head.task != "causal":
         raise InputError(
             f"expected a causal language model to trace an answer of, got {subject.head.in_words}; for what a "
             "classifier decided there is lens.attribute"
         )
+
+
+def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | None = None) -> Prompt:
+    """A prompt: a str, token ids, or chat messages; `documents` by name, put at "{documents}" or in front.
+
+    Raises InputError.
+    """
     texts = _documents(documents)
-    if isinstance(prompt, str):
-        text, chat = _placed(prompt, texts), False
-    elif _is_chat(prompt):
-        text, chat = _rendered(subject, _with_documents(prompt, texts)), True
-    elif (isinstance(prompt, Sequence) and all(map(is_id, prompt))) or hasattr(prompt, "tolist"):
+    if isinstance(prompt, str) or _is_chat(prompt):
+        chat = not isinstance(prompt, str)
+        text, marked = (_written(subject, prompt, block) for block in (_block(texts), _MARK if texts else ""))
+        tokens = readable(
+            encode(text, subject.tokenizer, None, pad=subject.head.pad, template=chat), subject.model, subject.head
+        )
+        return Prompt(tokens, _spans(tokens, text, marked.find(_MARK), texts))
+    if (isinstance(prompt, Sequence) and all(map(is_id, prompt))) or hasattr(prompt, "tolist"):
         if texts:
             raise InputError("documents= are put into a prompt of text or chat messages, this one is token ids")
         return Prompt(subject.read(prompt).require()[0], {})
-    else:
-        raise InputError(
-            "expected a prompt as a str, token ids, or chat messages [{'role': ..., 'content': ...}], got "
-            f"{type(prompt).__name__}: {prompt!r:.60}"
-        )
-    tokens = encode(text, subject.tokenizer, None, pad=subject.head.pad, template=chat)
-    return Prompt(tokens, _spans(tokens, text, texts))
+    raise InputError(
+        "expected a prompt as a str, token ids, or chat messages [{'role': ..., 'content': ...}], got "
+        f"{type(prompt).__name__}: {prompt!r:.60}"
+    )
 
 
 def read_answer(subject: Subject, answer: Any, what: str = "an answer") -> Tokens:
@@ -58,11 +64,13 @@ def read_answer(subject: Subject, answer: Any, what: str = "an answer") -> Token
     if isinstance(answer, str):
         if not answer:
             raise EmptyInput(f"expected {what} of at least one token, got an empty text")
-        return encode(answer, subject.tokenizer, None, pad=subject.head.pad, template=True)
+        tokens = encode(answer, subject.tokenizer, None, pad=subject.head.pad, template=True)
+        return readable(tokens, subject.model, subject.head)
     if hasattr(answer, "tolist"):
         answer = answer.tolist()
     if isinstance(answer, Sequence) and answer and all(map(is_id, answer)):
-        return encode([int(i) for i in answer], subject.tokenizer, None, pad=subject.head.pad)
+        tokens = encode([int(i) for i in answer], subject.tokenizer, None, pad=subject.head.pad)
+        return readable(tokens, subject.model, subject.head)
     if isinstance(answer, Sequence) and not answer:
         raise EmptyInput(f"expected {what} of at least one token, got none")
     raise InputError(f"expected {what} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
@@ -117,12 +125,19 @@ def _block(documents: Mapping[str, str]) -> str:
     return "".join(f"{name}:\n{text.strip()}\n\n" for name, text in documents.items())
 
 
-def _placed(text: str, documents: Mapping[str, str]) -> str:
-    if not text.strip() and not documents:
+def _written(subject: Subject, prompt: Any, block: str) -> str:
+    """The text that the model is given, with a block of documents in it, if there are any."""
+    if isinstance(prompt, str):
+        return _placed(prompt, block)
+    return _rendered(subject, _with_documents(prompt, block))
+
+
+def _placed(text: str, block: str) -> str:
+    if not text.strip() and not block:
         raise EmptyInput("expected a prompt with at least one token, got an empty one; nothing can be explained")
-    if not documents:
+    if not block:
         return text
-    return text.replace(PLACE, _block(documents).rstrip(), 1) if PLACE in text else _block(documents) + text
+    return text.replace(PLACE, block.rstrip(), 1) if PLACE in text else block + text
 
 
 def _is_chat(prompt: Any) -> bool:
@@ -134,7 +149,7 @@ def _is_chat(prompt: Any) -> bool:
     )
 
 
-def _with_documents(messages: Sequence[Any], documents: Mapping[str, str]) -> list[dict[str, str]]:
+def _with_documents(messages: Sequence[Any], block: str) -> list[dict[str, str]]:
     """The messages, checked, with the documents in the last user's."""
     out = []
     for message in messages:
@@ -144,11 +159,11 @@ def _with_documents(messages: Sequence[Any], documents: Mapping[str, str]) -> li
                 f"{message!r:.80}; parts that are no text (images, tools) cannot be traced"
             )
         out.append({"role": str(message["role"]), "content": message["content"]})
-    if documents:
+    if block:
         users = [i for i, message in enumerate(out) if message["role"] == "user"]
         if not users:
             raise InputError("expected a user's message to put the documents in, got none")
-        out[users[-1]]["content"] = _placed(out[users[-1]]["content"], documents)
+        out[users[-1]]["content"] = _placed(out[users[-1]]["content"], block)
     return out
 
 
@@ -167,21 +182,20 @@ def _rendered(subject: Subject, messages: list[dict[str, str]]) -> str:
         ) from None
 
 
-def _spans(tokens: Tokens, text: str, documents: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Which tokens are of which document's text."""
+def _spans(tokens: Tokens, text: str, at: int, documents: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """Which tokens are of which document's text; the first one's name begins at character `at`."""
     if not documents:
         return {}
     if tokens.spans is None:
         raise InputError("documents= need a fast tokenizer, which says which characters a token is of")
-    out, start = {}, 0
+    out = {}
     for name, document in documents.items():
-        body = document.strip()
-        at = text.find(f"{name}:\n{body}", start)
-        if at < 0:
+        head, body = f"{name}:\n", document.strip()
+        if at < 0 or not text.startswith(head + body, at):
             raise InputError(f"the chat template changed the text of document {name!r}; pass the prompt as a str")
-        first, last = at + len(name) + 2, at + len(name) + 2 + len(body)
+        first, last = at + len(head), at + len(head) + len(body)
         inside = [i for i, span in enumerate(tokens.spans) if span is not None and span[1] < last and span[2] > first]
-        out[name], start = (inside[0], inside[-1] + 1), last
+        out[name], at = (inside[0], inside[-1] + 1), last + 2  # an empty line between
     return out
 
 

@@ -33,6 +33,6 @@ def excluded(prompt: Tokens, answer: Tokens, names: str | Sequence[str]) -> tupl
                 f" or a role ({', '.join(known)})" if known else " (this prompt is no chat, so it has no roles)"
             )
             raise UnknownOption(f"expected exclude='first', 'template'{roles_named}, got {name!r}")
-    if len(out) >= len(special):
-        raise UnknownOption(f"expected exclude= to leave some sources, {asked} leaves none")
+    if out.issuperset(range(len(prompt))):  # and nothing else is a source of the first answer token
+        raise UnknownOption(f"expected exclude= to leave some of the prompt, {asked} leaves nothing of it")
     return tuple(sorted(out))

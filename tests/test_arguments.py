@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mixlens
-from mixlens.arguments import KINDS, budget, shown
+from mixlens.arguments import KINDS, budget, checked, shown
 from mixlens.errors import InputError, MixlensError, TargetError, UnknownMethod, UnknownOption
 from mixlens.results import Attribution, Comparison, LayerMaps
 from models import families
@@ -127,3 +127,15 @@ def test_any_arguments(seed: int) -> None:
     words = [sys.executable, str(HERE / "odd.py"), "1500", str(seed)]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr[-2000:]
+
+
+def test_a_default_of_none_may_be_passed() -> None:
+    @checked
+    def call(method: str | None = None, name: str = "x") -> tuple[str | None, str]:
+        return method, name
+
+    assert call(None) == call(method=None) == (None, "x")
+    with pytest.raises(UnknownMethod, match="a method's name, a str, or None, got 3"):
+        call(3)  # type: ignore[arg-type]
+    with pytest.raises(UnknownOption, match="expected name= a str, got None"):
+        call(name=None)  # type: ignore[arg-type]

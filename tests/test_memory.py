@@ -115,7 +115,9 @@ EVERY = [*((name, "mixing") for name in MIXING), *((name, "attribute") for name 
 @pytest.mark.parametrize(("method", "call"), EVERY)
 def test_the_smallest_budget_changes_no_number(method, call, monkeypatch):
     options = {"blank_out": {"replace": 4}, "integrated_gradients": {"steps": 4, "tolerance": 1e9}}.get(method, {})
-    texts, lens = [families.text(n) for n in (5, 3)], families.lens("bert", "sequence")
+    texts = [families.text(n) for n in (5, 3)]
+    heads = None if call == "mixing" else ATTRIBUTIONS[method].heads
+    lens = families.lens("bert", "sequence") if heads is None else families.lens("llama", heads[0])
     monkeypatch.setattr(budget, "BASE_BYTES", 0)
     whole = getattr(lens, call)(texts, method, **options)
     least = lens.plan(texts, method, batch_size=1, maps=call == "mixing", **options).peak_bytes

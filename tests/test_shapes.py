@@ -23,6 +23,7 @@ WRONG = {
     "attribute.jacobian": ("frobenius", FLAT, FLAT, None, 1),
     "decompose.terms": ("_factor", FLAT),
     "measure.ranks": ("correlation", np.zeros((2, 2)), np.zeros(2)),
+    "subject.unembedding": ("Unembedding", None, FLAT),
     "mixing.effective": ("_project", FLAT, FLAT, FLAT, 0.0),
 }
 

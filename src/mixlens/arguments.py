@@ -168,10 +168,10 @@ KINDS: Mapping[str, Kind] = {
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose arguments are held against `KINDS` before it begins."""
+    """The function, whose arguments are held against `KINDS` before it begins; a default None may be passed."""
     expected = signature(function)
     kinds = {
-        name: KINDS[name]
+        name: KINDS[name].or_none() if parameter.default is None and not KINDS[name].fits(None) else KINDS[name]
         for name, parameter in expected.parameters.items()
         if name in KINDS and parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
     }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mixlens.errors import Undefined
 
 if TYPE_CHECKING:
     from mixlens.architectures import Spec
+    from mixlens.subject.head import Head
 
 
 def methods() -> list[dict[str, Any]]:
-    """One dict a method: name, stage, summary, symbol, facts, needs, cost, architectures, options, cite.
+    """One dict a method: name, stage, summary, symbol, facts, heads, needs, cost, architectures, options, cite.
 
     `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
-    a type's models are; None for aggregations, which see maps alone.
+    a type's models are; None for aggregations, which see maps alone. `heads`: whose answers it explains; None: any.
     """
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
@@ -31,6 +32,7 @@ def methods() -> list[dict[str, Any]]:
             "holds_residual": m.holds_residual,
             "signed": m.signed,
             "class_specific": False,
+            "heads": None,
             "needs": m.needs,
             "cost": m.costs.words,
             "architectures": _architectures(m.defined),
@@ -54,7 +56,8 @@ def methods() -> list[dict[str, Any]]:
             "class_specific": p.class_specific,
             "needs": p.needs,
             "cost": p.cost({}).words,
-            "architectures": _architectures(p.defined),
+            "heads": None if p.heads is None else list(p.heads),
+            "architectures": _architectures(p.defined, p.heads),
             "options": p.options(),
             "cite": p.cite,
         }
@@ -63,8 +66,8 @@ def methods() -> list[dict[str, Any]]:
     return [*mixing, *aggregations, *presets]
 
 
-def supports(spec: Spec) -> dict[str, str | None]:
-    """Method -> None where it is defined for an architecture, else the reason."""
+def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:
+    """Method -> None where it is defined for an architecture, and a head if one is named; else the reason."""
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
 
@@ -72,21 +75,32 @@ def supports(spec: Spec) -> dict[str, str | None]:
     reasons = {name: None if mixing.defined(spec) else reason for name, mixing in MIXING.items()}
     for name, method in ATTRIBUTIONS.items():
         try:
-            method.for_spec(spec)
+            chosen = method.for_spec(spec)
+            if head is not None:
+                chosen.for_head(head)
             reasons.setdefault(name, None)
         except Undefined as error:
             reasons.setdefault(name, str(error))
     return reasons
 
 
-def _architectures(defined: Callable[[Spec], bool]) -> list[str]:
+def _architectures(defined: Callable[[Spec], bool], heads: Sequence[str] | None = None) -> list[str]:
     from mixlens.architectures import SPECS, variants
 
     out = []
     for kind in sorted(SPECS):
+        if heads == ("causal",) and kind not in _language_models():
+            continue
         found = {setting: defined(spec) for setting, spec in variants(kind).items()}
         out += [kind] if all(found.values()) else [f"{kind} ({setting})" for setting, yes in found.items() if yes]
     return out
+
+
+def _language_models() -> frozenset[str]:
+    """The model types that transformers has a causal language model of."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
 def measures() -> list[dict[str, Any]]:

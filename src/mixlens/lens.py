@@ -81,7 +81,7 @@ class Lens:
             >>> check.passed, check.supports["alti"] is None
             (True, True)
         """
-        return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec))
+        return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec, self.head))
 
     @property
     def self_check_residual(self) -> float:

@@ -10,7 +10,7 @@ import torch
 
 import mixlens
 from mixlens.attribute.logit.direct import directions, head_logits, rows_pass
-from mixlens.errors import TargetError, Undefined, UnknownOption
+from mixlens.errors import Undefined, UnknownOption
 from mixlens.target import Target
 from models import exact, families
 from oracles import methods
@@ -112,7 +112,10 @@ def test_the_target_less_what_was_expected() -> None:
 def test_every_decoder_has_it_or_says_why_not(name: str) -> None:
     lens, ids = families.lens(name, "causal"), families.text(5)
     if name == "opt-post":
-        with pytest.raises(Undefined, match="one norm between the last layer of OPTForCausalLM and its vocabulary"):
+        with pytest.raises(
+            Undefined,
+            match="head_logit is a sum of what heads add to one residual stream, this model's layers are post-LN",
+        ):
             lens.attribute(ids, "head_logit")
         return
     attr = lens.attribute(ids, "head_logit")
@@ -124,8 +127,14 @@ def test_every_decoder_has_it_or_says_why_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("family", "head", "ask", "error", "says"),
     [
-        ("bert", "sequence", {}, Undefined, "reads the logits of a causal language model, got a sequence head; use"),
-        ("bert", "base", {"readout": 0}, TargetError, "explains a model's answer"),
+        (
+            "gpt2",
+            "sequence",
+            {},
+            Undefined,
+            "head_logit explains the answers of causal heads, got a sequence head; use",
+        ),
+        ("gpt2", "base", {}, Undefined, "explains the answers of causal heads, got a model without a head"),
         ("llama", "causal", {"readout": 0}, Undefined, "reads the row that answers; leave readout= out"),
         ("llama", "causal", {"signed": 1}, UnknownOption, "expected signed= True or False for head_logit"),
         ("llama", "causal", {"steps": 1}, UnknownOption, "head_logit would ignore the option 'steps'"),

@@ -27,7 +27,7 @@ COMMON = {"readout": None, "normalize": True}  # what every attribution may be a
 
 def attribution_method(subject: Subject, name: str, asked: Mapping[str, Any]) -> Method:
     """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
-    chosen = method(name).for_spec(subject.spec)
+    chosen = method(name).for_spec(subject.spec).for_head(subject.head)
     refuse_unknown(name, asked, {**chosen.options(), **COMMON})
     return chosen
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from mixlens.architectures.spec import Spec
 from mixlens.cost import Cost
 from mixlens.errors import Undefined
+from mixlens.subject.head import Head, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,6 +30,7 @@ Deep = Literal["upto", "each"]  # scores of each layer: of the model up to it, o
 class Method:
     """The facts about an attribution method. `class_specific`: the scores depend on the target, not only on its row.
 
+    `heads`: whose answers it explains; None: any head's.
     A family is a subclass: what its lines of the table say, what they cost, and how they are run.
     """
 
@@ -37,6 +39,7 @@ class Method:
     cite: str
     signed: bool = False
     class_specific: bool = False
+    heads: tuple[Task, ...] | None = None
 
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """The Attributions of each of several requests for the same texts, whose methods share a pass (`shares`)."""
@@ -79,6 +82,15 @@ class Method:
 
     def for_spec(self, spec: Spec) -> Method:
         """The method as it stands for an architecture. Raises Undefined."""
+        return self
+
+    def for_head(self, head: Head) -> Method:
+        """The method for a head. Raises Undefined."""
+        if self.heads is not None and head.task not in self.heads:
+            raise Undefined(
+                f"{self.name} explains the answers of {' and '.join(self.heads)} heads, got {head.in_words}; use "
+                "saliency, attcat or alti"
+            )
         return self
 
     def defined(self, spec: Spec) -> bool:

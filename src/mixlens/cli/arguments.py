@@ -20,3 +20,11 @@ Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table 
 Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as Parquet.")]
 Latex = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table for LaTeX.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Method = Annotated[str | None, typer.Option(metavar="NAME", help="See `mixlens methods`.")]
+Foil = Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),
+]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
+Save = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file for mixlens.read().")]

@@ -13,8 +13,22 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, reproducing, running
-from mixlens.cli.arguments import Csv, Debug, Html, Latex, Model, Parquet, Picture, Truncate
+from mixlens.cli import evaluating, reproducing, running, tracing
+from mixlens.cli.arguments import (
+    Csv,
+    Debug,
+    Foil,
+    Html,
+    Json,
+    Latex,
+    Method,
+    Model,
+    Parquet,
+    Picture,
+    Save,
+    Settings,
+    Truncate,
+)
 from mixlens.cli.inputs import (
     aggregation_of,
     check_files,
@@ -39,18 +53,10 @@ app = typer.Typer(
     help="Which tokens a Transformer mixes, and which of them made it decide.",
 )
 
-Method = Annotated[str | None, typer.Option(metavar="NAME", help="See `mixlens methods`.")]
 What = Annotated[
     str | None, typer.Option(metavar="WHAT", help="A label or its number, or a token; default: the prediction.")
 ]
-Foil = Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),
-]
 Pair = Annotated[str | None, typer.Option(metavar="TEXT", help="The second text of a sentence pair.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
-Save = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file for mixlens.read().")]
 
 
 def main() -> None:
@@ -241,6 +247,7 @@ def map_(
         deliver(maps, files, json_file, row=query)
 
 
+app.command()(tracing.trace)
 app.command()(evaluating.evaluate)
 app.command()(reproducing.reproduce)
 

@@ -26,25 +26,40 @@ def texts_of(texts: Sequence[str], pair: str | None) -> Any:
     if [*texts, pair].count(STDIN) > 1:
         raise typer.BadParameter("'-' is standard input, which can be read once; give one TEXT as '-'")
     for text in (*texts, *([] if pair is None else [pair])):
-        _say_if_file(text)
-    texts, pair = [_read(text) for text in texts], pair if pair is None else _read(pair)
+        say_if_file(text)
+    texts, pair = [text_of(text) for text in texts], pair if pair is None else text_of(pair)
     return (texts[0], pair) if pair is not None else texts[0] if len(texts) == 1 else list(texts)
 
 
-def _read(text: str) -> str:
+def text_of(text: str) -> str:
     """The text; for `-` all of standard input, without the last line's end."""
     if text != STDIN:
         return text
+    return _decoded(typer.get_binary_stream("stdin").read(), "standard input")
+
+
+def read_file(flag: str, path: str) -> str:
+    """What is in a file that a flag names, or for `-` in standard input, likewise."""
+    if path == STDIN:
+        return text_of(path)
     try:
-        found = typer.get_binary_stream("stdin").read().decode("utf-8-sig")
+        return _decoded(Path(path).read_bytes(), f"'{path}'")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"--{flag} takes a file to read, got '{path}': {said}") from None
+
+
+def _decoded(data: bytes, what: str) -> str:
+    try:
+        return data.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(
-            f"standard input is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
+            f"{what} is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
         ) from None
-    return found.removesuffix("\n").removesuffix("\r")
 
 
-def _say_if_file(text: str) -> None:
+def say_if_file(text: str) -> None:
+    """A line where a text is the name of a file."""
     try:
         there = Path(text).is_file()
     except (OSError, ValueError):  # too long for a name
@@ -91,15 +106,17 @@ def row_of(word: str | None) -> int | str | None:
         raise typer.BadParameter(f"--row takes the number of a token or 'max', got '{word}'") from None
 
 
-def settings_of(pairs: Sequence[str] | None) -> dict[str, Any]:
-    """`["p=1", "distance=cosine"]` as keyword arguments."""
+def settings_of(
+    pairs: Sequence[str] | None, flag: str = "option", others: Sequence[str] = NOT_OPTIONS
+) -> dict[str, Any]:
+    """`["p=1", "distance=cosine"]` as keyword arguments; `others`: what has a flag of its own."""
     settings: dict[str, Any] = {}
     for item in pairs or ():
         key, sign, value = item.partition("=")
         if not sign or not key.isidentifier():
-            raise typer.BadParameter(f"--option takes KEY=VALUE, got '{item}'")
-        if key in NOT_OPTIONS:
-            raise typer.BadParameter(f"'{key}' is no option of a method; use --{key}")
+            raise typer.BadParameter(f"--{flag} takes KEY=VALUE, got '{item}'")
+        if key in others:
+            raise typer.BadParameter(f"'{key}' is no option of a method; use --{key.replace('_', '-')}")
         settings[key] = value_of(value)
     return settings
 

@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 
 
-def deliver(results: Any, files: dict[str, Path | None], json_file: Path | None, **plot: Any) -> None:
+def deliver(
+    results: Any,
+    files: dict[str, Path | None],
+    json_file: Path | None,
+    *,
+    saved: tuple[Any, Path | None] | None = None,
+    **plot: Any,
+) -> None:
     """Print the results, unless JSON goes to standard output, and write the files.
 
     `files`: the results' method that writes -> where. Several results are numbered: film-1.html, film-2.html.
-    None is one that was skipped.
+    None is one that was skipped. `saved`: a result that is saved whole, where what is shown is made of it, and where.
     """
     several = isinstance(results, list)
     rows: Sequence[Attribution | LayerMaps | None] = results if several else [results]
@@ -43,6 +50,8 @@ def deliver(results: Any, files: dict[str, Path | None], json_file: Path | None,
             if path is not None:
                 path = path.with_stem(f"{path.stem}-{number}") if several else path
                 jobs.append((path, partial(getattr(result, write), **(plot if write == "plot" else {}))))
+    if saved is not None and saved[1] is not None:
+        jobs.append((saved[1], saved[0].save))
     if json_file is not None and json_file != STDOUT:
         jobs.append((json_file, lambda path: write_text(path, _document(results))))
     try:

@@ -28,8 +28,8 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"/-])(batch_size|encoding|kind|layers|level|limit|maps|measures?|memory|methods?|model|out|reference"
-    r"|resamples|row|second|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
+    r"(?<![\w.'\"/-])(answer|batch_size|documents|encoding|exclude|foil|generate|kind|layers|level|limit|maps"
+    r"|max_new_tokens|measures?|memory|methods?|model|out|reference|resamples|row|second|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
 
 
@@ -141,7 +141,8 @@ def with_flags(message: str) -> str:
 
     def flag(found: re.Match[str]) -> str:
         value = (found[2] or "").strip("'")
-        return f"--{found[1].replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
+        name = "document" if found[1] == "documents" else found[1].replace("_", "-")
+        return f"--{name}" + (f" {value}" if value not in ("", "True") else "")
 
     return _ARGUMENT.sub(flag, message)
 

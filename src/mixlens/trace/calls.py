@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.aggregate.rows import normalize_rows
@@ -73,7 +72,7 @@ def trace(
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
     scores = scores.clone()
-    scores.masked_fill_(torch.arange(len(tokens)) > torch.arange(first - 1, len(tokens) - 1)[:, None], 0.0)
+    scores.masked_fill_(behind(first, len(reply)), 0.0)
     out = excluded(question.tokens, reply, exclude)
     scores[:, list(out)] = 0.0
     same = tuple(t for t, other in enumerate(others or ()) if other == reply.ids[t])
@@ -102,8 +101,14 @@ def trace(
     )
 
 
-def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Float[Tensor, "row vocabulary"]:
-    """The logits at some rows of one text, and no others."""
+def behind(first: int, count: int) -> Tensor:
+    """(answer, source): which sources stand behind the row that predicts an answer token."""
+    at = torch.arange(first + count, dtype=torch.int64, device="cpu")
+    return at > at[first - 1 : first - 1 + count, None]
+
+
+def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
+    """(row, vocabulary): the logits at some rows of one text, and no others."""
     (batch,) = subject.batches([tokens], 1)
     with torch.no_grad():
         try:
@@ -138,8 +143,8 @@ def _rows(
     batch_size: int,
     memory: Any,
     progress: Progress | None,
-) -> Float[Tensor, "answer source"]:
-    """Raw scores: out of one pass where the method can, else of each answer token by the text before it."""
+) -> Tensor:
+    """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
     own = {k: v for k, v in asked.items() if k in chosen.options()}
     room_for(subject, name, chosen, asked, [len(tokens)], memory, batch_size)
     ask = Traced(name, chosen, own, tokens, first, logits, answers, batch_size, memory, progress)

@@ -31,6 +31,8 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             f"expected a prompt that leaves room for an answer among {subject.limit} positions, got {len(prompt)} "
             "tokens; shorten it"
         )
+    if unknown := sorted(set(arguments) - vars(GenerationConfig()).keys()):  # which it would keep, and nobody read
+        raise UnknownOption(f"the model's generate has no argument {unknown[0]!r} (see transformers' GenerationConfig)")
     own = getattr(model, "generation_config", None)
     ends = getattr(own, "eos_token_id", None)
     try:

@@ -20,6 +20,7 @@ from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution
 from mixlens.subject import Subject
+from mixlens.subject.head import Task
 from mixlens.subject.provenance import provenance
 from mixlens.target import Quantity
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
     from mixlens.attribute.traced import Traced
 
@@ -51,9 +53,18 @@ class Logit(Method):
 
     of: Quantity = "log_odds"
     class_specific: bool = True
+    heads: tuple[Task, ...] | None = ("causal",)
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return DIRECT
+
+    def for_spec(self, spec: Spec) -> Method:
+        if spec.order == "post":
+            raise Undefined(
+                f"{self.name} is a sum of what heads add to one residual stream, this model's layers are post-LN: each "
+                "has norms behind its sums; use saliency or attcat"
+            )
+        return self
 
     def options(self) -> dict[str, Any]:
         return {"signed": False}
@@ -65,7 +76,6 @@ class Logit(Method):
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """One text at a time. Raises TargetError, Undefined for what is no language model."""
         ask.need_answer(subject)
-        _refuse_other_heads(subject, ask.name)
         if any(read.row != read.at for read in ask.reads):
             raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
         results = []
@@ -82,7 +92,6 @@ class Logit(Method):
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
         """Every answer token out of one pass."""
-        _refuse_other_heads(subject, ask.name)
         seen = self.see(subject, ask.tokens, ask.rows, ask.options)
         return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
 
@@ -136,11 +145,3 @@ class AltiLogit(Logit):
         assert isinstance(seen, WholePass)
         u = directions(subject.unembedding, seen.last, logits, answers, self.of)
         return alti_logits(seen, u, ffn=bool(options.get("ffn"))).cpu(), None
-
-
-def _refuse_other_heads(subject: Subject, name: str) -> None:
-    if subject.head.task != "causal":
-        raise Undefined(
-            f"{name} reads the logits of a causal language model, got {subject.head.in_words}; use saliency, attcat or "
-            "alti"
-        )

@@ -1,0 +1,179 @@
+"""`mixlens trace`: a whole answer of a language model, back to the prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mixlens.cli.arguments import Csv, Debug, Html, Json, Latex, Method, Parquet, Picture, Save, Settings
+from mixlens.cli.inputs import (
+    NOT_OPTIONS,
+    STDIN,
+    check_files,
+    one_of,
+    picture,
+    read_file,
+    say_if_file,
+    settings_of,
+    text_of,
+)
+from mixlens.cli.output import deliver
+from mixlens.cli.running import load, progress, reported
+from mixlens.files import parquet as arrow
+
+if TYPE_CHECKING:
+    from mixlens.lens import Lens
+
+MODEL = "mixlens:smollm2"
+UNITS = ("token", "word", "sentence", "line", "paragraph", "turn", "document")
+_FLAGS = (*NOT_OPTIONS, "answer", "documents", "exclude", "foil", "generate", "max_new_tokens", "prompt")
+
+
+def trace(
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROMPT",
+            help="In quotes; - is standard input. A tokenizer with a chat template gets it as a user's message.",
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded chat model."),
+    ] = MODEL,
+    chat: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Instead of PROMPT: JSON, [{"role": ..., "content": ...}, ...]; or -.'),
+    ] = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="A system message in front of PROMPT.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="PROMPT as it stands, to be continued: no message, no chat template.")
+    ] = False,
+    document: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help='A document, repeatable; put at "{documents}" or in front.'),
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The answer; default: what the model generates, greedily.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="At most so many tokens are generated; default: 64.")
+    ] = None,
+    generate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An argument of the model's own generate, as do_sample=true."),
+    ] = None,
+    foil: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why the answer rather than this: another with as many tokens, or one."),
+    ] = None,
+    method: Method = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHAT", help="Sources left out, repeatable: first, template, or a role of the chat."),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="UNIT", help=f"Sources and answer by {', '.join(UNITS)}.")] = None,
+    option: Settings = None,
+    html: Html = None,
+    png: Picture = None,
+    csv: Csv = None,
+    parquet: Parquet = None,
+    latex: Latex = None,
+    json_file: Json = None,
+    save: Save = None,
+    debug: Debug = False,
+) -> None:
+    """Where does a language model's answer come from, token by token?
+
+    mixlens trace "Who wrote Hamlet?" --html hamlet.html
+    mixlens trace "When was it built?" --document guide=guide.txt --by sentence
+    """
+    options = settings_of(option, others=_FLAGS)
+    arguments = settings_of(generate, "generate", ("max_new_tokens",))
+    if answer is not None and (arguments or max_new_tokens is not None):
+        raise typer.BadParameter("--answer is given, and nothing generated; leave out --generate and --max-new-tokens")
+    one_of("by", by, UNITS)
+    texts = documents_of(document, prompt, chat)
+    asked = asked_of(prompt, chat, system, raw)
+    if by == "document" and not texts:
+        raise typer.BadParameter("--by document needs documents; add --document NAME=FILE")
+    tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
+    files = {"to_html": html, "plot": picture(png), **tables}
+    check_files(*files.values(), json_file, save)
+    with reported(debug):
+        if parquet is not None:
+            arrow()
+        with progress("loading the model") as line:
+            lens = load(model)
+            line.stage("tracing" if answer is not None else "answering, and tracing the answer")
+            found = lens.trace(
+                asked if isinstance(asked, list) or raw else as_chat(lens, asked),
+                answer,
+                method,
+                foil,
+                documents=texts or None,
+                max_new_tokens=max_new_tokens or 64,
+                generate=arguments or None,
+                exclude=exclude or (),
+                progress=line.report,
+                **options,
+            )
+            shown: Any = found if by is None else found.units(by)
+        deliver(shown, files, json_file, saved=(found, save))
+
+
+def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool) -> str | list[Any]:
+    """What is asked: a text, or messages. Anything wrong is a usage error."""
+    if (prompt is None) == (chat is None):
+        got = "neither" if prompt is None else "both"
+        raise typer.BadParameter(f"expected one of PROMPT and --chat FILE, got {got}")
+    if raw and (chat is not None or system is not None):
+        raise typer.BadParameter("--raw continues PROMPT as it stands; leave it out with --chat and --system")
+    if chat is not None:
+        if system is not None:
+            raise typer.BadParameter("--system goes in front of PROMPT; with --chat write it into the file")
+        return _messages(read_file("chat", chat), chat)
+    assert prompt is not None
+    say_if_file(prompt)
+    text = text_of(prompt)
+    return text if system is None else [_message("system", system), _message("user", text)]
+
+
+def as_chat(lens: Lens, text: str) -> str | list[dict[str, str]]:
+    """A text as a user's message where the tokenizer has a chat template, else as it stands."""
+    return [_message("user", text)] if getattr(lens.tokenizer, "chat_template", None) else text
+
+
+def documents_of(pairs: Sequence[str] | None, *others: str | None) -> dict[str, str]:
+    """`["guide=guide.txt"]` as texts by name; `others`: what else may be standard input."""
+    paths: dict[str, str] = {}
+    for pair in pairs or ():
+        name, sign, path = pair.partition("=")
+        if not sign or not name.strip() or not path:
+            raise typer.BadParameter(f"--document takes NAME=FILE, got '{pair}'")
+        if name in paths:
+            raise typer.BadParameter(f"--document takes each name once, got '{name}' twice")
+        paths[name] = path
+    if [*paths.values(), *others].count(STDIN) > 1:
+        raise typer.BadParameter("'-' is standard input, which can be read once; name files for the others")
+    return {name: read_file("document", path) for name, path in paths.items()}
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def _messages(text: str, path: str) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"--chat takes JSON, got '{path}': {error}") from None
+    found = found.get("messages") if isinstance(found, dict) else found  # as APIs are sent it
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        raise typer.BadParameter(
+            f'--chat takes a list of messages, at least one, as {{"role": "user", "content": ...}}, got \'{path}\''
+        )
+    return found

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.capture.joined import joined
 from mixlens.capture.text import encode
 from mixlens.errors import EmptyInput, InputError, TooLong
-from mixlens.trace.prompt import joined, read_answer, read_prompt
+from mixlens.trace.prompt import read_answer, read_prompt
 from models import chats, families, words
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jaxtyping import Float
@@ -40,20 +40,6 @@ class Traced(Generic[M_co]):
     def rows(self) -> list[int]:
         """The rows that predict the answer's tokens."""
         return [self.first + t - 1 for t in range(len(self.answers))]
-
-
-def prefix(tokens: Tokens, count: int) -> Tokens:
-    """The first tokens of a text as a text: all that a causal model's row `count - 1` sees."""
-    return replace(
-        tokens,
-        ids=tokens.ids[:count],
-        pieces=tokens.pieces[:count],
-        special=tokens.special[:count],
-        spans=None if tokens.spans is None else tokens.spans[:count],
-        groups=None if tokens.groups is None else tokens.groups[:count],
-        roles=None if tokens.roles is None else tokens.roles[:count],
-        inputs={name: values[:count] for name, values in tokens.inputs.items()},
-    )
 
 
 def padded(rows: Sequence[Tensor], width: int) -> Float[Tensor, "row width"]:

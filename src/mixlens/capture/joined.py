@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import overload
 
 from mixlens.capture.chat import ASSISTANT
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Span, Tokens
 
 
+@overload
+def joined(prompt: Tokens, answer: Tokens) -> Tokens: ...
+@overload
+def joined(prompt: Stream, answer: Stream) -> Stream: ...
 def joined(prompt: Stream, answer: Stream) -> Stream:
     """The positions of a prompt and behind them those of its answer, as the model read them.
 
@@ -40,6 +45,10 @@ def joined(prompt: Stream, answer: Stream) -> Stream:
     )
 
 
+@overload
+def first(stream: Tokens, count: int) -> Tokens: ...
+@overload
+def first(stream: Stream, count: int) -> Stream: ...
 def first(stream: Stream, count: int) -> Stream:
     """The first `count` positions, with so much of the text as they are of."""
     if count == len(stream):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,9 +11,12 @@ from torch import Tensor
 
 from mixlens.aggregate.rows import normalize_rows
 from mixlens.answer import Answer, Reading, answer
+from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.method import Method
-from mixlens.attribute.traced import Traced, padded, prefix
+from mixlens.attribute.traced import Traced, padded
+from mixlens.capture.joined import first as beginning
+from mixlens.capture.joined import joined
 from mixlens.capture.run import run
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, Undefined, UnknownOption
@@ -23,7 +27,7 @@ from mixlens.subject.provenance import provenance
 from mixlens.target import Target
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
-from mixlens.trace.prompt import joined, read_answer, read_prompt, require_answers, require_room
+from mixlens.trace.prompt import read_answer, read_prompt, require_answers, require_room
 from mixlens.trace.sources import excluded
 
 METHOD = "head_logit"  # it finds the planted source of an answer, which rollouts of deep decoders do not
@@ -128,7 +132,10 @@ def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[i
     for t, (token, row) in enumerate(zip(reply.ids, logits, strict=True)):
         other = None if others is None or others[t] == token else others[t]
         at = first + t - 1
-        answers.append(answer(subject.head, Reading(at, at, True, Target(token, foil=other)), (row,)))
+        given = answer(subject.head, Reading(at, at, True, Target(token, foil=other)), (row,))
+        if other is not None:  # by its name, as a reader knows it
+            given = replace(given, target=replace(given.target, foil=class_name(subject.head, other)))
+        answers.append(given)
     return answers
 
 
@@ -152,7 +159,7 @@ def _rows(
     scores = chosen.rows(subject, ask)
     if scores is not None:
         return scores
-    texts = [prefix(tokens, row + 1) for row in ask.rows]
+    texts = [beginning(tokens, row + 1) for row in ask.rows]
     targets = [Target(a.target.index, foil=a.target.foil_index) for a in answers]
     raw = request(subject, name, {**asked, "normalize": False}, targets, texts, batch_size, progress, memory)
     (results,) = attributions(subject, [raw])

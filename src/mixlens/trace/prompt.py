@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mixlens.capture.given import is_id
@@ -74,25 +74,6 @@ def read_answer(subject: Subject, answer: Any, what: str = "an answer") -> Token
     if isinstance(answer, Sequence) and not answer:
         raise EmptyInput(f"expected {what} of at least one token, got none")
     raise InputError(f"expected {what} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
-
-
-def joined(prompt: Tokens, answer: Tokens) -> Tokens:
-    """Prompt and answer as the one text that the model passes."""
-    texts = len(prompt.text) == len(answer.text) == 1
-    shift = len(prompt.text[0]) if texts else 0
-    spans = None
-    if texts and prompt.spans is not None and answer.spans is not None:
-        moved = tuple(None if s is None else (s[0], s[1] + shift, s[2] + shift) for s in answer.spans)
-        spans = (*prompt.spans, *moved)
-    roles = None if prompt.roles is None else (*prompt.roles, *("assistant",) * len(answer))
-    return Tokens(
-        ids=(*prompt.ids, *answer.ids),
-        pieces=(*prompt.pieces, *answer.pieces),
-        special=(*prompt.special, *answer.special),
-        text=(prompt.text[0] + answer.text[0],) if texts else (),
-        spans=spans,
-        roles=roles,
-    )
 
 
 def require_room(subject: Subject, prompt: int, answer: int) -> None:
@@ -197,8 +178,3 @@ def _spans(tokens: Tokens, text: str, at: int, documents: Mapping[str, str]) -> 
         inside = [i for i, span in enumerate(tokens.spans) if span is not None and span[1] < last and span[2] > first]
         out[name], at = (inside[0], inside[-1] + 1), last + 2  # an empty line between
     return out
-
-
-def without_text(tokens: Tokens) -> Tokens:
-    """The same where the text is not known to be what the ids say."""
-    return replace(tokens, text=(), spans=None)

@@ -19,7 +19,7 @@ def closure(scores: Float[Tensor, "answer source"], prompt: int) -> Float[Tensor
     shares = scores.detach().to(device="cpu", dtype=torch.float64).clamp(min=0)
     total = shares.sum(1, keepdim=True)
     shares = shares / torch.where(total > 0, total, torch.ones_like(total))
-    out = torch.zeros(len(shares), prompt, dtype=torch.float64)
+    out = torch.zeros(len(shares), prompt, dtype=torch.float64, device=shares.device)
     for t, row in enumerate(shares):
         out[t] = row[:prompt] + row[prompt : prompt + t] @ out[:t]
     return out

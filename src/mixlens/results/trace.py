@@ -167,8 +167,9 @@ class Trace(Tabled):
         took itself. Each row is then over the prompt alone, the answer's part exactly 0, and sums to 1; a row that
         held nothing above 0 stays 0.
         """
-        scores = torch.zeros(len(self), len(self.prompt) + len(self), dtype=torch.float64)
-        scores[:, : len(self.prompt)] = closure(self.scores, len(self.prompt))
+        n = len(self.prompt)
+        scores = torch.zeros(len(self), n + len(self), dtype=torch.float64, device=self.scores.device)
+        scores[:, :n] = closure(self.scores, n)
         return replace(self, scores=scores, meta={**self.meta, "signed": False, "through_answer": True})
 
     @checked

@@ -200,6 +200,15 @@ def test_a_refusal_names_what_fits():
         lens.mixing(text, "alti", memory=1)
 
 
+def test_a_baseline_is_not_named_in_a_method_s_stead():
+    lens, text = families.lens("bert", "sequence"), families.text()
+    most = lens.plan(text, "hta+rollout").peak_bytes
+    assert lens.plan(text, "random", memory=most - 1).fits
+    with pytest.raises(OverBudget, match=r"or a method that fits: .*saliency") as caught:
+        lens.attribute(text, "hta+rollout", memory=most - 1)
+    assert "random" not in str(caught.value)
+
+
 @pytest.mark.parametrize("memory", ["much", "0GB", 0, -1, True])
 def test_what_is_no_budget_is_refused(memory):
     with pytest.raises(UnknownOption, match="expected memory= bytes, '2GB', '512MiB' or None"):

@@ -20,6 +20,7 @@ from mixlens.capture.batch import BatchSize
 from mixlens.cost import Cost, Sizes
 from mixlens.decompose.compiled import lanes
 from mixlens.errors import OverBudget, UnknownOption
+from mixlens.precision import is_half
 from mixlens.subject import Subject
 
 POINTS = {"cpu": 32}  # points of a path of so many tokens count as one text of a batch; shorter ones fill it up
@@ -137,7 +138,7 @@ def sizes_of(subject: Subject) -> Sizes:
     """The sizes of a model."""
     model, spec, device = subject.model, subject.spec, subject.device
     base = base_model(model)
-    item = next(p.element_size() for p in base.parameters() if p.is_floating_point())
+    dtype = next(p.dtype for p in base.parameters() if p.is_floating_point())
     heads = int(getattr(base.config, "num_attention_heads", 1))
     dim = int(base.config.hidden_size)
     inner = ffn_width(model, spec)
@@ -150,8 +151,8 @@ def sizes_of(subject: Subject) -> Sizes:
         width=int(getattr(base.config, "head_dim", None) or dim // heads),
         hidden=inner * (2 if spec.feed.gated else 1),
         vocabulary=0 if head is None else int(head.weight.shape[0]),
-        item=max(4, item),
-        half=item < 4,
+        item=max(4, dtype.itemsize),
+        half=is_half(dtype),
         masked=subject.head.causal,
         own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
     )
@@ -202,7 +203,7 @@ def _fitting(
     for cost in {id(cost): cost for cost in others.values()}.values():
         alone = replace(demand, cost=replace(cost, compiles=False))
         fits[id(cost)] = planned("", alone, lengths, memory, batch_size).fits
-    return [name for name, cost in others.items() if fits[id(cost)] and name != "random"]
+    return [name for name, cost in others.items() if fits[id(cost)]]
 
 
 def _shown(size: int) -> str:

@@ -12,6 +12,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Progress = Callable[[int, int], None]  # how much is done, of how much
+OpenProgress = Callable[[int, "int | None"], None]  # where nobody may know of how much
+PartsProgress = Callable[[str, int, "int | None"], None]  # and work has several parts, named
 
 
 def reporter(progress: Progress | bool | None) -> Progress | None:

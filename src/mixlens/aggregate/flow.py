@@ -12,7 +12,7 @@ carries as much as the ceiling lets through, that is the answer. (3) Only the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -24,9 +24,9 @@ from torch import Tensor
 
 from mixlens.aggregate.network import WHOLE, Network
 from mixlens.errors import Undefined, UnknownOption
+from mixlens.progress import Progress
 
 Array = NDArray[Any]
-Progress = Callable[[int, int], None]  # rows done, rows in all
 
 TOLERANCE = 2e-6  # of a value, absolute, for rows that sum to 1
 _SMALL = 32  # tokens up to which leaving edges out saves nothing

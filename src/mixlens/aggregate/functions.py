@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.aggregate.flow import Progress, flow
+from mixlens.aggregate.flow import flow
 from mixlens.aggregate.streams import rollout_streams
+from mixlens.progress import Progress
 
 Maps = Float[Tensor, "layer query key"]
 AnyMaps = Float[Tensor, "layer *heads query key"]

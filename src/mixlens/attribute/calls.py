@@ -110,4 +110,4 @@ def attributions(subject: Subject, asks: Sequence[Request[Method]]) -> list[list
 
 
 def _costs() -> dict[str, Cost]:
-    return {name: line.cost({}) for name, line in ATTRIBUTIONS.items()}
+    return {name: line.cost({}) for name, line in ATTRIBUTIONS.items() if not line.baseline}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Random(Method):
     """Uniform random scores: the baseline of every table."""
+
+    baseline: ClassVar[bool] = True
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return Cost("forward", "one pass")

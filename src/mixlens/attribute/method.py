@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -40,6 +40,7 @@ class Method:
     signed: bool = False
     class_specific: bool = False
     heads: tuple[Task, ...] | None = None
+    baseline: ClassVar[bool] = False  # it explains nothing, so no refusal names it instead of another
 
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """The Attributions of each of several requests for the same texts, whose methods share a pass (`shares`)."""

@@ -29,12 +29,12 @@ from mixlens.evaluation.refusals import refuse_target
 from mixlens.evaluation.result import Table
 from mixlens.evaluation.scored import Setting
 from mixlens.evaluation.tabulate import tabulate
-from mixlens.evaluation.windows import Report, run
+from mixlens.evaluation.windows import run
 from mixlens.files import folder_of, writing
 from mixlens.lens import Lens
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
-from mixlens.progress import barred
+from mixlens.progress import OpenProgress, barred
 from mixlens.tasks import SAMPLE, Source, Task, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.classes import named
@@ -66,7 +66,7 @@ def evaluate(
     level: float = 0.95,
     resamples: int = 1000,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    progress: Report | bool | None = None,
+    progress: OpenProgress | bool | None = None,
 ) -> Table:
     """Which of the methods is to be believed, by these measures, over a data set?
 

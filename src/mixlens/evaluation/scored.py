@@ -56,7 +56,7 @@ class Scored:
     curves: Curves
 
 
-class _Progress:
+class _Share:
     """The share of a chunk that is done, in steps of one job or half of all curves."""
 
     def __init__(self, tick: Tick, steps: int) -> None:
@@ -76,7 +76,7 @@ def scored(setting: Setting, texts: Sequence[Item], tick: Tick) -> Scored:
     design = setting.design
     needs = {y.measure.needs for y in design.yardsticks}
     curved = "curve" in needs
-    progress = _Progress(tick, len(design.jobs) * (1 + ("classes" in needs) + ("second" in needs)) + 2 * curved)
+    progress = _Share(tick, len(design.jobs) * (1 + ("classes" in needs) + ("second" in needs)) + 2 * curved)
     targets = [item.target for item in texts]
     scores = explain(setting.lens, design.jobs, texts, targets, setting.batch_size, progress.advance, setting.memory)
     shown = {key: design.jobs[key] for key in dict.fromkeys(design.methods.values())}
@@ -118,7 +118,7 @@ def _pass_curves(design: Design, chunk: Scored) -> None:
 
 
 def _other_classes(
-    setting: Setting, jobs: Mapping[str, Job], texts: Sequence[Item], progress: _Progress
+    setting: Setting, jobs: Mapping[str, Job], texts: Sequence[Item], progress: _Share
 ) -> dict[str, list[list[Scores | Failure]]]:
     """By job and text the same method's scores for each other class."""
     out: dict[str, list[list[Scores | Failure]]] = {key: [[] for _ in texts] for key in jobs}
@@ -136,7 +136,7 @@ def _other_classes(
 
 
 def _second(
-    setting: Setting, lens: Lens, jobs: Mapping[str, Job], texts: Sequence[Item], progress: _Progress
+    setting: Setting, lens: Lens, jobs: Mapping[str, Job], texts: Sequence[Item], progress: _Share
 ) -> dict[str, list[Scores | Failure | None]]:
     """By job and text the same method's scores in the second model; None where that one gives another label."""
     batch = setting.batch_size

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mixlens.errors import DataError, RunChanged
@@ -19,14 +19,13 @@ from mixlens.evaluation.log import END, Log, Mark, Record
 from mixlens.evaluation.refusals import refuse_fields
 from mixlens.evaluation.scored import Read, Setting
 from mixlens.lens import Lens
+from mixlens.progress import OpenProgress
 from mixlens.tasks import Example, Source, Task, digest, example
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 _NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
-
-Report = Callable[[int, "int | None"], None]
 
 
 def run(
@@ -36,7 +35,7 @@ def run(
     log: Log,
     limit: int | None,
     truncate: bool,
-    report: Report,
+    report: OpenProgress,
 ) -> None:
     """Evaluate what the log does not hold yet. Raises DataError, RunChanged, Undefined, ResultFileError."""
     total = rows.count if limit is None else limit if rows.count is None else min(limit, rows.count)

@@ -9,11 +9,11 @@ from typing import Any
 from mixlens.arguments import checked
 from mixlens.errors import UnknownMethod, UnknownOption, did_you_mean
 from mixlens.process import settled
-from mixlens.progress import barred
+from mixlens.progress import PartsProgress, barred
 from mixlens.reproduce.claims import Claim
 from mixlens.reproduce.findings import Findings, Number, Panel
 from mixlens.reproduce.report import write
-from mixlens.reproduce.study import BATCH, Report, Study
+from mixlens.reproduce.study import BATCH, Study
 from mixlens.reproduce.table import REPRODUCTIONS, Reproduction
 
 __all__ = ["REPRODUCTIONS", "Claim", "Findings", "Number", "Panel", "Reproduction", "reproduce"]
@@ -32,7 +32,7 @@ def reproduce(
     device: str | None = None,
     batch_size: int = BATCH,
     costly: int | None = None,
-    progress: Report | bool | None = None,
+    progress: PartsProgress | bool | None = None,
 ) -> Path:
     """Run one reproduction; its page (Markdown), numbers (CSV, JSON) and figures (PNG) stand in `out/NAME`.
 

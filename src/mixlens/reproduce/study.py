@@ -20,6 +20,7 @@ from mixlens.evaluation.fingerprint import model_facts, versions
 from mixlens.evaluation.log import Log, Mark, Record, lines
 from mixlens.files import unzipped
 from mixlens.lens import Lens
+from mixlens.progress import PartsProgress
 from mixlens.reproduce.findings import Method
 from mixlens.results import Attribution, LayerMaps
 from mixlens.target import Target
@@ -27,7 +28,6 @@ from mixlens.tasks import digest
 
 BATCH = 32
 DataRow = dict[str, Any]
-Report = Callable[[str, int, "int | None"], None]
 
 
 @dataclass(eq=False)
@@ -47,7 +47,7 @@ class Study:
     batch_size: int = BATCH
     costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
-    progress: Report | None = None
+    progress: PartsProgress | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
     _lenses: dict[str, Lens] = field(default_factory=dict, repr=False)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mixlens.aggregate import AGGREGATIONS, functions
-from mixlens.aggregate.flow import Progress, flow, indices
+from mixlens.aggregate.flow import flow, indices
 from mixlens.aggregate.rows import normalize_rows
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.process import settled
+from mixlens.progress import Progress
 
 if TYPE_CHECKING:
     from mixlens.results import LayerMaps

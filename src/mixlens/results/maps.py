@@ -175,16 +175,9 @@ class LayerMaps(Result):
         a function of (rows done, rows in all).
         Raises Undefined, UnknownOption.
         """
+        chosen: dict[str, Any] = {"queries": queries, "layers": layers, "head": head, "progress": progress}
         return aggregated(
-            self,
-            "flow",
-            residual=residual,
-            normalize=normalize,
-            queries=queries,
-            layers=layers,
-            head=head,
-            receptive_field=receptive_field,
-            progress=progress,
+            self, "flow", residual=residual, normalize=normalize, receptive_field=receptive_field, **chosen
         )
 
     def normalized(self) -> LayerMaps:

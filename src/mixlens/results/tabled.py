@@ -25,7 +25,7 @@ class Tabled:
         """The rows of `to_dicts` as a table. Needs the extra `pandas`. Raises MissingExtra."""
         from mixlens.view import trace
 
-        return trace.data_frame(self)
+        return trace.data_frame(self, self._columns)
 
     to_pandas = to_frame
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -36,7 +36,7 @@ def by_sentence(trace: Trace) -> UnitTrace:
 
 def page(trace: Trace, path: str | os.PathLike[str] | None = None) -> str:
     """The page of a trace; written to `path` if given. Raises ResultFileError."""
-    return put(html.fill("trace.html", **_values(trace), facts=caption.provenance(_any(trace))), path)
+    return put(html.fill("trace.html", **_values(trace), facts=caption.provenance(bare(trace))), path)
 
 
 def fragment(trace: Trace) -> str:
@@ -74,7 +74,11 @@ def _values(trace: Trace) -> dict[str, Any]:
     return {
         **{k: values[k] for k in ("legend", "held", "special", "specific", "words_known", "units", "unit")},
         "lines": _plain(values["lines"], words.scale(shown)) if plain else values["lines"],
-        **{"heading": caption.heading(_any(trace)), "says": _says(trace), "warnings": caption.warnings(_any(trace))},
+        **{
+            "heading": caption.heading(bare(trace)),
+            "says": _says(trace),
+            "warnings": caption.warnings(bare(trace)),
+        },
         **{"answer": _answer(trace, [u.indices for u in kept]), "sections": sections, "foil": trace.foil},
         **{"plain": plain, "faint": f"{100 * _FAINT:.0f} %", "unfolded": len(kept) <= _OPEN},
         "documents": bool(trace.meta.get("documents")),
@@ -82,7 +86,7 @@ def _values(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _any(result: Any) -> Any:
+def bare(result: Any) -> Any:
     """A result as whatever the kit takes: it reads attributes."""
     return result
 
@@ -210,7 +214,7 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
         }
         for top in trace.top(_TOP)
     ]
-    head = {"heading": caption.heading(_any(trace)), "says": None, "warnings": caption.warnings(_any(trace))}
+    head = {"heading": caption.heading(bare(trace)), "says": None, "warnings": caption.warnings(bare(trace))}
     facts = [("method", trace.method), ("by", " and ".join(dict.fromkeys(trace.by)))]
     facts += [(str(k), spelling.value_text(v)) for k, v in {**trace.options, **trace.meta}.items()]
     legend = html.legend(scale)
@@ -230,7 +234,7 @@ def tex(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> str:
     lines = [
         r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs}; XeLaTeX or LuaLaTeX for text beyond Latin"
         " scripts",
-        f"% mixlens: {latex.comment(caption.heading(_any(trace)))}",
+        f"% mixlens: {latex.comment(caption.heading(bare(trace)))}",
         *latex.tabular(["answer", "probability", "largest sources"], rows, r"p{0.35\linewidth}rp{0.4\linewidth}"),
     ]
     return put("\n".join([*lines, ""]), path)
@@ -239,7 +243,10 @@ def tex(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> str:
 def printout(trace: Any) -> RenderableType:
     """The prompt on its colours for the whole answer, and each unit of the answer with its largest sources."""
     units = trace if hasattr(trace, "sources") else by_sentence(trace)
-    rows: list[RenderableType] = [Text(caption.heading(_any(trace)), style="bold"), *terminal.warnings(_any(trace))]
+    rows: list[RenderableType] = [
+        Text(caption.heading(bare(trace)), style="bold"),
+        *terminal.warnings(bare(trace)),
+    ]
     if units is not trace:
         if trace.foil is not None:
             rows.append(Text(f"rather than {one_line(trace.foil)}"))
@@ -268,10 +275,10 @@ def printout(trace: Any) -> RenderableType:
     return Group(*rows, table)
 
 
-def data_frame(result: Any) -> pandas.DataFrame:
-    """The rows of `to_dicts`; method and model among `.attrs`. Raises MissingExtra."""
+def data_frame(result: Any, columns: Mapping[str, str]) -> pandas.DataFrame:
+    """The rows of `to_dicts` with their `columns`' kinds; method and model among `.attrs`. Raises MissingExtra."""
     pd = frames.pandas_module()
     kinds = {"str": "object", "int": "Int64", "float": "float64"}
-    rows, columns = result.to_dicts(), result._columns
+    rows = result.to_dicts()
     table = {name: pd.array([row[name] for row in rows], dtype=kinds[kind]) for name, kind in columns.items()}
-    return frames.with_origin(pd.DataFrame(table), _any(result))
+    return frames.with_origin(pd.DataFrame(table), bare(result))

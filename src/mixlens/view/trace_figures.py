@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from mixlens.view.kit import arrays, caption, colors, figures
 from mixlens.view.kit.drawn_trace import UnitTrace
-from mixlens.view.trace import _any, short
+from mixlens.view.trace import bare, short
 
 _ACROSS = 1600  # columns; of more, each dot is the largest of several
 
@@ -26,7 +26,7 @@ def _heatmap(trace: UnitTrace) -> Figure:
     width = min(14.0, max(5.0, 0.17 * across + 2.5))
     height = min(12.0, max(0.8, 0.17 * down))
     note = f"\neach dot is the largest of {k} sources across" if k > 1 else ""
-    title = f"{caption.heading(_any(trace))}\nrow: answer ({trace.by[1]}), column: source ({trace.by[0]}){note}"
+    title = f"{caption.heading(bare(trace))}\nrow: answer ({trace.by[1]}), column: source ({trace.by[0]}){note}"
     drawn_on, axes = figures.canvas(width, height + 2.1, title)
     drawn = figures.image(axes, scores, colors.scale(scores.ravel()), aspect="auto")
     figures.ticks(axes.yaxis, [short(unit.name, 26) for unit in trace.answer], 72 * height)

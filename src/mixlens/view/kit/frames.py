@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixlens.errors import missing
+from mixlens.precision import widened
 from mixlens.view.kit import caption
 from mixlens.view.kit.drawn import Attribution, LayerMaps
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def numbers(tensor: Any) -> NDArray[np.floating[Any]]:
-    """A tensor as an array, of its own type where numpy has the type (it knows no bfloat16)."""
-    tensor = tensor.detach().cpu()
-    return (tensor if tensor.dtype.itemsize >= 4 else tensor.float()).numpy()
+    """A tensor as an array, in at least float32 (numpy knows no bfloat16)."""
+    array: NDArray[np.floating[Any]] = widened(tensor.detach().cpu()).numpy()
+    return array
 
 
 def with_origin(frame: pandas.DataFrame, result: Attribution | LayerMaps) -> pandas.DataFrame:

@@ -20,7 +20,7 @@ from reproduction_printed import PRINTED
 from mixlens.reproduce import REPRODUCTIONS
 from mixlens.reproduce.catalogue import CATALOGUE
 from mixlens.reproduce.claims import MATTERS, STRONG
-from mixlens.reproduce.record import Record
+from mixlens.reproduce.record import PageRecord
 from mixlens.reproduce.report import page
 from mixlens.reproduce.verdicts import ALPHA, judge
 
@@ -42,7 +42,7 @@ def take(out: Path) -> None:
 
 def text() -> str:
     """The page."""
-    records = [Record.read(KEPT / f"{name}.json") for name in REPRODUCTIONS if (KEPT / f"{name}.json").is_file()]
+    records = [PageRecord.read(KEPT / f"{name}.json") for name in REPRODUCTIONS if (KEPT / f"{name}.json").is_file()]
     judged = iter(judge([claim for one in records for claim in one.claims]))
     verdicts, parts = Counter(), []
     for one in records:
@@ -63,7 +63,7 @@ def text() -> str:
     return Template(head).substitute(said) + "\n" + "\n".join(parts)
 
 
-def _printed(one: Record) -> bool:
+def _printed(one: PageRecord) -> bool:
     """Whether its p is from printed intervals of what has texts behind it."""
     return PRINTED in one.circumstances
 

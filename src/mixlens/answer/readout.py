@@ -18,7 +18,7 @@ from mixlens.errors import NotFinite, TargetError, UnknownOption
 from mixlens.subject.head import Head
 from mixlens.target import Quantity, Target
 
-Rows = int | Literal["mean", "max"]
+Readout = int | Literal["mean", "max"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Reading:
     `row` is None for extractive question answering, where the answer itself says it.
     """
 
-    row: Rows | None
+    row: Readout | None
     at: int
     answered: bool  # the head has an answer there
     target: Target  # what is asked about this text
@@ -41,8 +41,8 @@ class Answer:
 
     target: Target
     indices: tuple[int, ...]
-    rows: tuple[Rows, ...]
-    said: Mapping[str, Any]
+    rows: tuple[Readout, ...]
+    reported: Mapping[str, Any]  # beside the target: predictions and probabilities, as results record them
     independent: bool = False  # each class has its own sigmoid
     regression: bool = False  # outputs without probabilities
     warnings: tuple[str, ...] = ()  # what the reader of the explanation should know about the target
@@ -68,7 +68,7 @@ class Answer:
         return replace(self, target=target, indices=tuple(outputs.index(i) for i in self.indices))
 
 
-def take(matrix: Float[Tensor, "*axes query key"], rows: tuple[Rows, ...]) -> Float[Tensor, "*axes key"]:
+def take(matrix: Float[Tensor, "*axes query key"], rows: tuple[Readout, ...]) -> Float[Tensor, "*axes key"]:
     """The read-out rows of a matrix, summed (question answering reads two)."""
     parts = []
     for row in rows:
@@ -125,7 +125,7 @@ def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> 
     return Reading(at if row is None else row, at, True, target)
 
 
-def _override(readout: Any, n: int) -> Rows:
+def _override(readout: Any, n: int) -> Readout:
     if readout == "mean" or readout == "max":
         return readout
     if isinstance(readout, bool) or not isinstance(readout, int) or not -n <= readout < n:
@@ -159,7 +159,7 @@ def _in_range(position: Any, n: int) -> int:
     return position % n
 
 
-def _pooled_row(head: Head, tokens: Tokens) -> Rows:
+def _pooled_row(head: Head, tokens: Tokens) -> Readout:
     n = len(tokens)
     if head.pooled == "last":
         return max((i for i, t in enumerate(tokens.ids) if t != head.pad), default=n - 1)
@@ -206,17 +206,17 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
         raise TargetError(f"expected a foil other than the target, got {target.foil!r} for both")
     p = torch.sigmoid(z.double()) if head.multilabel else z.double().softmax(-1)
     best = int(z.argmax())
-    said = {
+    reported = {
         "prediction": name(head, best),
         "probability": float(p[best]),
         "target_probability": float(p[index]),
     }
     if foil is not None:
-        said["foil_probability"] = float(p[foil])
+        reported["foil_probability"] = float(p[foil])
     full = replace(target, index=index, label=name(head, index), foil_index=foil)
     named = [(target.what, index), (target.foil, foil)]
     warnings = tuple(w for what, i in named if (w := _likelier_with_blank(head, what, i, p)) is not None)
-    return Answer(full, (index,), rows, said, head.multilabel, warnings=warnings)
+    return Answer(full, (index,), rows, reported, head.multilabel, warnings=warnings)
 
 
 def _likelier_with_blank(head: Head, what: Any, index: int | None, p: Tensor) -> str | None:
@@ -233,7 +233,7 @@ def _likelier_with_blank(head: Head, what: Any, index: int | None, p: Tensor) ->
     )
 
 
-def _output(head: Head, target: Target, rows: tuple[Rows, ...], z: Tensor) -> Answer:
+def _output(head: Head, target: Target, rows: tuple[Readout, ...], z: Tensor) -> Answer:
     """Regression: the output, or the one asked for where there are several; a difference of two with a foil."""
     if len(z) == 1 and (target.what not in (None, 0, head.labels.get(0)) or target.foil is not None):
         raise TargetError(f"expected no target for a regression head with one output, got {target.what!r}")
@@ -260,6 +260,7 @@ def _span(read: Reading, logits: tuple[Tensor, ...]) -> Answer:
     start, end = (_in_range(i, n) for i in ends)
     if start > end:
         raise TargetError(f"expected an answer that starts before it ends, got position={target.position!r}")
-    rows: tuple[Rows, ...] = (start, end) if read.row is None else (read.row,)
-    said = {"answer": (start, end), "probability": float(logits[0].softmax(-1)[start] * logits[1].softmax(-1)[end])}
-    return Answer(replace(target, position=(start, end), label=f"tokens {start} to {end}"), (start, end), rows, said)
+    rows: tuple[Readout, ...] = (start, end) if read.row is None else (read.row,)
+    p = float(logits[0].softmax(-1)[start] * logits[1].softmax(-1)[end])
+    full = replace(target, position=(start, end), label=f"tokens {start} to {end}")
+    return Answer(full, (start, end), rows, {"answer": (start, end), "probability": p})

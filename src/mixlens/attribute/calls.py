@@ -83,7 +83,7 @@ def request(
         batch_size=size,
         sizes=sizes,
         progress=progress,
-        asked=dict(options),
+        written=dict(options),
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from mixlens.architectures.spec import Spec
 from mixlens.cost import Cost
 from mixlens.errors import Undefined
-from mixlens.subject.head import Head, Task
+from mixlens.subject.head import Head, HeadTask
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,7 +39,7 @@ class Method:
     cite: str
     signed: bool = False
     class_specific: bool = False
-    heads: tuple[Task, ...] | None = None
+    heads: tuple[HeadTask, ...] | None = None
     baseline: ClassVar[bool] = False  # it explains nothing, so no refusal names it instead of another
 
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
@@ -69,7 +69,7 @@ class Method:
         """The method's own options and their defaults."""
         return {}
 
-    def shares(self, asked: Mapping[str, Any]) -> Hashable | None:
+    def shares(self, options: Mapping[str, Any]) -> Hashable | None:
         """What must be equal for one pass to serve several methods, asked for with these options; None: it never does.
 
         A method that is computed beside others has the numbers that it has alone: to the last bit in equal batches, and

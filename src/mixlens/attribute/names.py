@@ -56,5 +56,5 @@ def method(name: str) -> Method:
         signed=facts.signed,
         mixing=mixing,
         aggregation=aggregation,
-        how=options,
+        arguments=options,
     )

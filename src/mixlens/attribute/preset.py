@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.answer import Rows, answer, take
+from mixlens.answer import Readout, answer, take
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.text import Tokens
 from mixlens.cost import Cost
@@ -35,20 +35,20 @@ _OWN = ("receptive_field", "zero_cls")  # options that are a preset's, not its m
 class Preset(Method):
     """A mixing method, how its layers are put together, and the read-out row.
 
-    `fixed`: options of the mixing method that the preset is made of, so that none may be asked otherwise. `pre`: the
-    preset for layers without norms behind their residual sums, where it differs. `zero_cls`: an option.
-    `receptive_field`: that option's default; None: where the mask is plain.
+    `arguments`: the aggregation's. `fixed`: options of the mixing method that the preset is made of, so that none may
+    be asked otherwise. `pre`: the preset for layers without norms behind their residual sums, where it differs.
+    `zero_cls`: an option. `receptive_field`: that option's default; None: where the mask is plain.
     """
 
     mixing: str = ""
     aggregation: str = "rollout"
-    how: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     pre: Preset | None = None
     zero_cls: bool = False
     receptive_field: bool | None = None
 
-    def shares(self, asked: Mapping[str, Any]) -> Hashable:
+    def shares(self, options: Mapping[str, Any]) -> Hashable:
         return "maps"  # a pass keeps what any of them reads of a layer
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
@@ -59,8 +59,8 @@ class Preset(Method):
 
     def options(self) -> dict[str, Any]:
         fixed = {"normalize", "per_head", *self.fixed}
-        own = {k: v for k, v in MIXING[self.mixing].options().items() if k not in fixed}
-        return {**own, "receptive_field": self.receptive_field, **({"zero_cls": False} if self.zero_cls else {})}
+        maps = {k: v for k, v in MIXING[self.mixing].options().items() if k not in fixed}
+        return {**maps, "receptive_field": self.receptive_field, **({"zero_cls": False} if self.zero_cls else {})}
 
     def maps_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options of the mixing method among a request's."""
@@ -113,13 +113,13 @@ class Preset(Method):
             [ask.tokens], [(mapper(self.mixing, options), None)], batch_size=1, progress=ask.progress
         )
         maps = layer_maps(subject, text_pass, torch.stack(text_pass.layers), self.mixing, options)
-        asked = ask.options.get("receptive_field", self.receptive_field)
-        field = maps.windows is not None if asked is None else bool(asked)
-        how, rows = dict(self.how), ask.rows
+        wanted = ask.options.get("receptive_field", self.receptive_field)
+        field = maps.windows is not None if wanted is None else bool(wanted)
+        arguments, rows = dict(self.arguments), ask.rows
         if self.aggregation == "flow":
-            how |= {"normalize": False, "layers": [-1], "queries": rows}
+            arguments |= {"normalize": False, "layers": [-1], "queries": rows}
             rows = list(range(len(rows)))
-        scores = getattr(maps, self.aggregation)(**how, receptive_field=field).scores[-1][rows]
+        scores = getattr(maps, self.aggregation)(**arguments, receptive_field=field).scores[-1][rows]
         return without_cls(subject, ask.tokens, scores) if ask.options.get("zero_cls") else scores
 
 
@@ -136,17 +136,17 @@ def _attribution(
     resolved = answer(subject.head, ask.reads[i], text_pass.logits)
     scores, made = _filled_up(text_pass, rows_made)
     maps = layer_maps(subject, text_pass, scores, preset.mixing, ask.method.maps_options(ask.options), made=made)
-    asked = ask.options.get("receptive_field", preset.receptive_field)
-    field = maps.windows is not None if asked is None else bool(asked)
+    wanted = ask.options.get("receptive_field", preset.receptive_field)
+    field = maps.windows is not None if wanted is None else bool(wanted)
     own_rows = _own_rows(maps, resolved.rows, field) if ask.layered == "each" else None
-    how, at = dict(preset.how), resolved.rows
+    arguments, at = dict(preset.arguments), resolved.rows
     if preset.aggregation == "flow":  # the read-out rows, of the last layer alone unless all were asked for
-        how |= {"normalize": ask.normalize, **({} if ask.layered == "upto" else {"layers": [-1]})}
+        arguments |= {"normalize": ask.normalize, **({} if ask.layered == "upto" else {"layers": [-1]})}
         if all(isinstance(row, int) for row in at):
-            how["queries"] = list(dict.fromkeys(at))
-            at = tuple(how["queries"].index(row) for row in at)
-        how["progress"] = progress
-    maps = getattr(maps, preset.aggregation)(**how, receptive_field=field)
+            arguments["queries"] = list(dict.fromkeys(at))
+            at = tuple(arguments["queries"].index(row) for row in at)
+        arguments["progress"] = progress
+    maps = getattr(maps, preset.aggregation)(**arguments, receptive_field=field)
     rows = take(maps.scores, at)
     layers = None if preset.aggregation == "layer" or len(rows) == 1 < len(text_pass.layers) else rows
     layers = layers if own_rows is None else own_rows
@@ -170,7 +170,7 @@ def read_rows(ask: Request[Preset], depth: int) -> Wanted | None:
     """
     preset = ask.method
     facts, rows = MIXING[preset.mixing], [(read.row,) for read in ask.reads if isinstance(read.row, int)]
-    plain = facts.rows_sum_to_one or bool(preset.how.get("normalize"))
+    plain = facts.rows_sum_to_one or bool(preset.arguments.get("normalize"))
     if not facts.queries or len(rows) < len(ask.reads):
         return None
     if preset.aggregation in ("mean", "sum", "layer"):
@@ -195,10 +195,10 @@ def _filled_up(text_pass: TextPass, made: list[tuple[int, ...] | None] | None) -
     return scores, there
 
 
-def _own_rows(maps: LayerMaps, rows: tuple[Rows, ...], field: bool) -> Tensor:
+def _own_rows(maps: LayerMaps, rows: tuple[Readout, ...], field: bool) -> Tensor:
     """The read-out row of each layer's own map, (layer, token)."""
     alone = [maps.layer(k, receptive_field=field).scores for k in range(len(maps))]
-    return torch.stack([take(one, rows)[-1] for one in alone])
+    return torch.stack([take(scores, rows)[-1] for scores in alone])
 
 
 def without_cls(subject: Subject, tokens: Tokens, rows: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from mixlens.aggregate.rows import normalize_rows
+from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.batch import BatchSize
@@ -34,7 +34,7 @@ class Request(Generic[M_co]):
     batch_size: int = 32  # of the longest texts
     sizes: BatchSize | None = None  # where shorter texts may be more; None: `batch_size` always
     progress: Progress | None = None
-    asked: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
+    written: Mapping[str, Any] = field(default_factory=dict)  # as the caller wrote them, for the record
     layered: Deep | None = None  # a preset's `layers`: those up to each, or each alone; None: free
 
     def size_of(self, n: int) -> int:
@@ -66,8 +66,8 @@ class Request(Generic[M_co]):
             source=tokens,
             scores=normalize_rows(scores) if share else scores,
             method=self.name,
-            options=dict(self.asked),
-            meta={**meta, "class_specific": self.method.class_specific, "readout": row, **answer.said, **warned},
+            options=dict(self.written),
+            meta={**meta, "class_specific": self.method.class_specific, "readout": row, **answer.reported, **warned},
             target=answer.target,
             layers=normalize_rows(layers) if share and layers is not None else layers,
         )

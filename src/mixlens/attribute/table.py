@@ -30,7 +30,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Vaswani 2017",
         mixing="attention",
         aggregation="layer",
-        how={"k": -1},
+        arguments={"k": -1},
         zero_cls=True,
     ),
     Preset(
@@ -38,7 +38,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "attention with half residual, rolled out",
         "Abnar & Zuidema 2020",
         mixing="attention",
-        how=_HALF,
+        arguments=_HALF,
         zero_cls=True,
     ),
     Preset(
@@ -47,16 +47,16 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Abnar & Zuidema 2020",
         mixing="attention",
         aggregation="flow",
-        how={"residual": 0.5},
+        arguments={"residual": 0.5},
     ),
     Preset(
         "norm_rollout",
         "row-normalised norm_resln, rolled out (pre-LN: norm_res)",
         "Kobayashi 2021; Ferrando 2022",
         mixing="norm_resln",
-        how=_ROWS,
+        arguments=_ROWS,
         pre=Preset(
-            "norm_rollout", "row-normalised norm_res, rolled out", "Kobayashi 2021", mixing="norm_res", how=_ROWS
+            "norm_rollout", "row-normalised norm_res, rolled out", "Kobayashi 2021", mixing="norm_res", arguments=_ROWS
         ),
     ),
     Preset(
@@ -64,12 +64,12 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "globenc maps, rolled out (pre-LN: row-normalised, since the next norm undoes a row's scale)",
         "Modarressi 2022",
         mixing="globenc",
-        how=_ROLL,
+        arguments=_ROLL,
         pre=Preset(
-            "globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", how=_ROWS
+            "globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", arguments=_ROWS
         ),
     ),
-    Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", how=_ROLL),
+    Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", arguments=_ROLL),
     Preset(
         "ifr",
         "ifr maps without the residual's edge, summed over layers",
@@ -79,7 +79,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         fixed={"with_residual": False},
         receptive_field=False,
     ),
-    Preset("value_zeroing", "value_zeroing maps, rolled out", "Mohebbi 2023", mixing="value_zeroing", how=_ROLL),
+    Preset("value_zeroing", "value_zeroing maps, rolled out", "Mohebbi 2023", mixing="value_zeroing", arguments=_ROLL),
     Gradient(
         "cat",
         "gradient times hidden state, summed over layers",

@@ -35,9 +35,9 @@ def offloaded(module: Any) -> Offloaded | None:
     if _RECORD in held:
         return held[_RECORD]
     hook = held.get(_HOOK)
-    for one in getattr(hook, "hooks", (hook,)):
-        if getattr(one, "offload", False) and getattr(one, "weights_map", None) is not None:
-            return Offloaded(one.weights_map, one.execution_device)
+    for part in getattr(hook, "hooks", (hook,)):
+        if getattr(part, "offload", False) and getattr(part, "weights_map", None) is not None:
+            return Offloaded(part.weights_map, part.execution_device)
     return None
 
 
@@ -45,8 +45,8 @@ def device_of(model: Any) -> torch.device:
     """Where a model computes, wherever its weights are meanwhile."""
     if model.device.type != "meta":
         return model.device
-    found = (one for module in model.modules() if (one := offloaded(module)) is not None)
-    return next((torch.device(one.device) for one in found if one.device is not None), model.device)
+    records = (record for module in model.modules() if (record := offloaded(module)) is not None)
+    return next((torch.device(record.device) for record in records if record.device is not None), model.device)
 
 
 def missing(model: Any) -> list[str]:
@@ -72,10 +72,10 @@ def state(model: Any) -> dict[str, Tensor]:
 def take_over(twins: Iterable[tuple[Any, Offloaded]]) -> None:
     """Make shadow modules bring in their weights when they are called, by themselves."""
     for twin, record in twins:
-        own = vars(twin)
+        attributes = vars(twin)
         for name in _PUT_THERE:
-            own.pop(name, None)
-        own[_RECORD] = record
+            attributes.pop(name, None)
+        attributes[_RECORD] = record
         twin.register_forward_pre_hook(_bring, with_kwargs=True)
 
 
@@ -104,8 +104,8 @@ def _moved(value: Any, device: Any) -> Any:
     if isinstance(value, Tensor):
         return value.to(device)
     if type(value) in (tuple, list):
-        return type(value)(_moved(one, device) for one in value)
-    return {k: _moved(one, device) for k, one in value.items()} if type(value) is dict else value
+        return type(value)(_moved(item, device) for item in value)
+    return {k: _moved(item, device) for k, item in value.items()} if type(value) is dict else value
 
 
 def _holder(module: Any, name: str) -> dict[str, Any]:

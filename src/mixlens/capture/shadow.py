@@ -55,33 +55,33 @@ def shadow(model: Any, attention: str) -> Any:
             continue
         kind: Any = type(module)
         twin = memo[id(module)] = kind.__new__(kind)
-        own = vars(twin)
-        own.update(held)
-        own["training"] = False
+        attributes = vars(twin)
+        attributes.update(held)
+        attributes["training"] = False
         for name, value in held.items():
             if name == _COMPILED:
-                del own[name]
+                del attributes[name]
             elif type(value) in _UNCHANGING and name != "forward":
                 continue
             elif name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
-                own[name] = type(value)()
+                attributes[name] = type(value)()
             elif name in _ELSEWHERE and offloaded(module) is not None:
                 continue
             elif name == "forward":
-                _put_forward(own, module, value, rest)
+                _put_forward(attributes, module, value, rest)
             elif name in _SHALLOW:
-                own[name] = type(value)(value)
+                attributes[name] = type(value)(value)
             elif isinstance(value, torch.Tensor):
                 memo[id(value)] = value
             else:
-                rest.append((own, name, value))
+                rest.append((attributes, name, value))
     wrapped = [module for module in model.modules() if _is_wrapper(module)]
     memo.update((id(module), memo[id(plain)]) for module in wrapped if id(plain := _unwrapped(module)) in memo)
-    for own, name, value in rest:
+    for attributes, name, value in rest:
         if name == "_modules":
-            own[name] = {key: _twin(_unwrapped(child), memo) for key, child in value.items()}
+            attributes[name] = {key: _twin(_unwrapped(child), memo) for key, child in value.items()}
         else:
-            own[name] = _copied(value, memo)
+            attributes[name] = _copied(value, memo)
     twins = [_twin(module, memo) for module in modules]
     for twin in twins:
         vars(twin)["training"] = False
@@ -106,24 +106,26 @@ def _unwrapped(module: Any) -> Any:
     return module
 
 
-def _put_forward(own: dict[str, Any], module: Any, value: Any, rest: list[tuple[dict[str, Any], str, Any]]) -> None:
+def _put_forward(
+    attributes: dict[str, Any], module: Any, value: Any, rest: list[tuple[dict[str, Any], str, Any]]
+) -> None:
     """A forward of a module's own: the class's where it is that one compiled, else the plain one, the copy's."""
     while getattr(value, _PLAIN, None) is not None:
         value = getattr(value, _PLAIN)
     kind: Any = type(module)
     if getattr(value, "__self__", None) is module and value.__func__ is kind.forward:
-        del own["forward"]
+        del attributes["forward"]
     elif type(value) not in _UNCHANGING:
-        rest.append((own, "forward", value))
+        rest.append((attributes, "forward", value))
     else:
-        own["forward"] = value
+        attributes["forward"] = value
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
     """A deep copy, without the handles of hooks, which the copy has none of; shared where it cannot be copied."""
     if isinstance(value, RemovableHandle):
         return RemovableHandle(OrderedDict())
-    if type(value) is list and value and all(isinstance(one, RemovableHandle) for one in value):
+    if type(value) is list and value and all(isinstance(handle, RemovableHandle) for handle in value):
         return []
     try:
         return copy.deepcopy(value, memo)
@@ -142,18 +144,18 @@ def _copied_by_attributes(kind: Any) -> bool:
 
 
 def _configs(modules: list[Any]) -> list[Any]:
-    found: dict[int, Any] = {}
+    configs: dict[int, Any] = {}
 
     def add(config: Any) -> None:
-        if config is None or id(config) in found or not hasattr(config, "sub_configs"):
+        if config is None or id(config) in configs or not hasattr(config, "sub_configs"):
             return
-        found[id(config)] = config
+        configs[id(config)] = config
         for name in config.sub_configs:
             add(getattr(config, name, None))
 
     for module in modules:
         add(getattr(module, "config", None))
-    return list(found.values())
+    return list(configs.values())
 
 
 def implementation(model: Any) -> str:

@@ -49,13 +49,13 @@ def fused_distances(heads: int, dim: int, p: int) -> Distances | None:
         y = checked("targets", y.contiguous(), single, texts, total, dim)
         made = torch.zeros(texts, keys, total, dtype=single, device="cpu")
 
-        def some(text: int, part: slice) -> None:
+        def run_part(text: int, part: slice) -> None:
             tensors = a[text, part], w[text, part], y[text], made[text, part]
             function(*(t.data_ptr() for t in tensors), part.stop - part.start, total)
 
         threads = torch.get_num_threads() if made.numel() * dim > ALONE else 1
         parts = list(blocks(keys, -(-keys // -(-threads // texts))))
-        in_threads([(text, part) for text in range(texts) for part in parts], some, threads)
+        in_threads([(text, part) for text in range(texts) for part in parts], run_part, threads)
         out.copy_(made[..., :count])
 
     return run
@@ -74,21 +74,21 @@ def fused_grams(heads: int, dim: int, residual: bool) -> Grams | None:
     if function is None:
         return None
 
-    def run(w: Tensor, own: Tensor | None, out: Tensor) -> None:
+    def run(w: Tensor, tails: Tensor | None, out: Tensor) -> None:
         tokens = w.shape[1]
         checked("head vectors", w, torch.float32, heads, tokens, dim)
         checked("inner products", out, torch.float64, tokens, heads + residual, heads + residual)
-        if (own is not None) is not residual:
-            raise TypeError(f"expected residuals: {residual}, got {type(own).__name__}")
-        if own is not None:
-            checked("residuals", own, torch.float32, tokens, dim)
+        if (tails is not None) is not residual:
+            raise TypeError(f"expected residuals: {residual}, got {type(tails).__name__}")
+        if tails is not None:
+            checked("residuals", tails, torch.float32, tokens, dim)
 
-        def some(part: slice) -> None:
-            residuals = 0 if own is None else own[part].data_ptr()
+        def run_part(part: slice) -> None:
+            residuals = 0 if tails is None else tails[part].data_ptr()
             function(w[:, part].data_ptr(), residuals, out[part].data_ptr(), part.stop - part.start, tokens * dim)
 
         threads = torch.get_num_threads() if w.numel() > ALONE else 1
-        in_threads([(part,) for part in blocks(tokens, -(-tokens // threads))], some, threads)
+        in_threads([(part,) for part in blocks(tokens, -(-tokens // threads))], run_part, threads)
 
     return run
 
@@ -174,9 +174,9 @@ def grams_source(heads: int, dim: int, residual: bool, width: int, tile: int) ->
         code.end(loop, dim, width)
         for a, b in pairs:
             put(f"%all{a}.{b} = call reassoc double @llvm.vector.reduce.fadd.{f}(double 0.0, {v} %g{a}.{b}.more)")
-            for one, other in {(a, b), (b, a)}:
-                at(f"out{one}.{other}", "%token.out", one * count + other, kind="double")
-                put(f"store double %all{a}.{b}, ptr %out{one}.{other}, align 8")
+            for row, column in {(a, b), (b, a)}:
+                at(f"out{row}.{column}", "%token.out", row * count + column, kind="double")
+                put(f"store double %all{a}.{b}, ptr %out{row}.{column}, align 8")
     code.end("token", "%tokens")
     return code.text("grams", ("w", "own", "out"), ("tokens", "stride"), _used(width, "double", "f64"))
 

@@ -66,8 +66,8 @@ class Terms:
         each = batch * heads * dim * self.values.element_size()
         for keys in blocks(n, VECTOR_BYTES // each):
             vectors = scratch("head vectors", (batch, keys.stop - keys.start, heads, dim), self.values)
-            for some in blocks(keys.stop - keys.start, self._step(VECTOR_BYTES) // each):
-                vectors[:, some] = self.head_vectors(slice(keys.start + some.start, keys.start + some.stop))
+            for part in blocks(keys.stop - keys.start, self._step(VECTOR_BYTES) // each):
+                vectors[:, part] = self.head_vectors(slice(keys.start + part.start, keys.start + part.stop))
             yield keys, vectors
 
     def from_context(self, context: Float[Tensor, "batch head query headdim"]) -> Float[Tensor, "batch query dim"]:
@@ -154,10 +154,10 @@ class Terms:
                 diagonal.append(self._diagonal(alpha, rows))
             a = _heads_last(alpha)
             for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)):
-                some = a[:, keys].to(form.dtype)
-                made = some @ form[:, keys]
+                weights = a[:, keys].to(form.dtype)
+                made = weights @ form[:, keys]
                 if factor is None:
-                    torch.sum(made.mul_(some), -1, out=out[:, keys, rows])
+                    torch.sum(made.mul_(weights), -1, out=out[:, keys, rows])
                 else:
                     torch.linalg.vector_norm(made, dim=-1, out=out[:, keys, rows])
         if factor is None:
@@ -189,15 +189,15 @@ class Terms:
         v = repeat_heads(self.values, self.call.groups).transpose(0, 1).reshape(heads, batch * n, -1)  # texts in a row
         fused = fused_grams(heads, dim, residual is not None) if self._single() else None
         for keys in blocks(batch * n, self._step(VECTOR_BYTES, TILE_BYTES) // (count * dim * gram.itemsize)):
-            some = scratch("some vectors", (heads, keys.stop - keys.start, dim), v)
-            torch.bmm(v[:, keys], self.projection, out=some)
+            vectors = scratch("some vectors", (heads, keys.stop - keys.start, dim), v)
+            torch.bmm(v[:, keys], self.projection, out=vectors)
             tail = None if residual is None else residual.flatten(0, 1)[keys]
             if fused is not None:
-                fused(some, tail, gram[keys])
+                fused(vectors, tail, gram[keys])
                 continue
             # With the vectors innermost the small products run at three times the speed of the other order.
             w = scratch("all vectors", (keys.stop - keys.start, dim, count), gram)
-            w[..., :heads] = some.permute(1, 2, 0)
+            w[..., :heads] = vectors.permute(1, 2, 0)
             if tail is not None:
                 w[..., heads] = tail
             torch.bmm(w.mT, w, out=gram[keys])
@@ -233,17 +233,17 @@ class Terms:
         """||sum_h a_h w^h - target||_p into `out` (batch, key, row), by products and passes that stay in the caches."""
         sums = vectors.sum(-1, keepdim=True) if p == 1 else None
         for texts, rows, step in self._tiles(a.shape[2], a.shape[1]):
-            some, there, to = a[texts, :, rows].contiguous(), out[texts, :, rows], target[texts, None, rows]
+            weights, there, to = a[texts, :, rows].contiguous(), out[texts, :, rows], target[texts, None, rows]
             for part in blocks(a.shape[1], step):
-                t = scratch("terms", (*some[:, part].shape[:3], target.shape[-1]), target)
+                t = scratch("terms", (*weights[:, part].shape[:3], target.shape[-1]), target)
                 # two steps, since one `baddbmm` takes twice as long
-                torch.bmm(some[:, part].flatten(0, 1), vectors[texts, part].flatten(0, 1), out=t.flatten(0, 1))
+                torch.bmm(weights[:, part].flatten(0, 1), vectors[texts, part].flatten(0, 1), out=t.flatten(0, 1))
                 if p == 1:  # |t - y| = 2 max(t, y) - t - y: two passes over the vectors instead of three
                     torch.sum(torch.maximum(t, to, out=t), -1, out=there[:, part])
                 else:
                     torch.linalg.vector_norm(t.sub_(to), dim=-1, out=there[:, part])
             if sums is not None:
-                there.mul_(2).sub_((some @ sums[texts]).squeeze(-1)).sub_(to.sum(-1))
+                there.mul_(2).sub_((weights @ sums[texts]).squeeze(-1)).sub_(to.sum(-1))
         if p == 1:
             out.clamp_min_(0)  # rounding
 

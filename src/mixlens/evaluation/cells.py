@@ -79,7 +79,7 @@ def _case(
         case = replace(case, reference=reference[None])
     if y.measure.needs == "classes":
         try:
-            need_classes(label, True, item.said.target.foil_index is not None)
+            need_classes(label, True, item.answer.target.foil_index is not None)
         except Undefined as error:
             return failure(error)
         others = []

@@ -41,12 +41,12 @@ def _record(design: Design, chunk: Scored, at: int) -> Record:
                 errors[f"{y.name} {label}"] = cell.text
                 cell = [float("nan")] * design.width(label, y)
             values += cell
-    target = item.said.target
+    target = item.answer.target
     facts = {
         "tokens": len(item.tokens),
         "label": item.example.label,
         "target": target.label if target.label is not None else target.index,
-        "prediction": item.said.said.get("prediction"),
+        "prediction": item.answer.reported.get("prediction"),
         "log_p": item.log_p,
     }
     return Record(item.number, item.example.id, values, errors, None, facts)

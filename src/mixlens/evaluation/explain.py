@@ -48,14 +48,14 @@ class Item:
     example: Example
     tokens: Tokens
     read: Reading
-    said: Answer
+    answer: Answer
     log_p: float
 
     @property
     def target(self) -> Target:
         """The very class, tokens or position that every method explains."""
-        full = self.said.target
-        if self.said.indices and full.index is not None:
+        full = self.answer.target
+        if self.answer.indices and full.index is not None:
             at = self.read.target.position if self.read.target.position is not None else None
             return Target(full.index, foil=full.foil_index, position=at, of=full.of)
         return full if full.position is None else Target(position=full.position, of=full.of)
@@ -112,8 +112,8 @@ def items(
         passes = lens.subject.through(texts, batch_size=batch_size, answers=[r.at for r in reads] if head else None)
         out = []
         for (number, example, tokens), read, one in zip(chosen, reads, passes, strict=True):
-            said = answer(lens.head, read, one.logits)
-            out.append(Item(number, example, tokens, read, said, log_probability(said, one.logits)))
+            resolved = answer(lens.head, read, one.logits)
+            out.append(Item(number, example, tokens, read, resolved, log_probability(resolved, one.logits)))
         return out
 
     return each(run, len(examples))

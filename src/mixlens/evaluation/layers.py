@@ -19,7 +19,7 @@ from mixlens.evaluation.result import Row, Table
 from mixlens.evaluation.vectors import unpacked
 from mixlens.files import allocate, replacing, write_text
 from mixlens.measure import MEASURES, Corpus
-from mixlens.measure.kinds import Spread
+from mixlens.measure.measure import Spread
 
 SPREADS = "spreads.json"
 

@@ -47,7 +47,7 @@ class Curves:
 
     def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
         item = self.items[at]
-        return changed(self.lens.subject, item.tokens, item.read.at, item.said, removed, replace_by, mask_pad)
+        return changed(self.lens.subject, item.tokens, item.read.at, item.answer, removed, replace_by, mask_pad)
 
     def curve(
         self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool

@@ -99,7 +99,7 @@ def removed(y: Yardstick, case: Case) -> list[tuple[int, ...]]:
 
 def _kept(lens: Lens, item: Item) -> NDArray[np.bool_] | None:
     """What is asked about is never removed: the position, or an answer's first and last token."""
-    return asked_about(lens.head.task, item.read.at, item.said, len(item.tokens))
+    return asked_about(lens.head.task, item.read.at, item.answer, len(item.tokens))
 
 
 def _pass_curves(design: Design, chunk: Scored) -> None:
@@ -143,7 +143,7 @@ def _second(
     answers = items(lens, [(item.number, item.example, item.tokens) for item in texts], setting.target, batch)
     alike: dict[int, Item] = {}
     for at, (answer, item) in enumerate(zip(answers, texts, strict=True)):
-        if isinstance(answer, Item) and _alike(answer.said.target, item.said.target):
+        if isinstance(answer, Item) and _alike(answer.answer.target, item.answer.target):
             alike[at] = answer
     redrawn = {key: _redrawn(job, 1) for key, job in jobs.items()}
     chosen = list(alike.values())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mixlens.answer.readout import Rows, reading
+from mixlens.answer.readout import Readout, reading
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
 from mixlens.errors import DataError
@@ -112,7 +112,7 @@ UNITS: dict[str, Callable[..., Tensor]] = {"outputs": _outputs, "transformed": _
 
 
 def _labelled(lens: Lens, texts: Sequence[tuple[Example, Tokens]], target: Any) -> list[Kept]:
-    rows: list[Rows] = []
+    rows: list[Readout] = []
     for example, tokens in texts:
         if example.label is None:
             raise DataError(

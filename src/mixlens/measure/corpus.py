@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from mixlens.measure.kinds import Spread
+from mixlens.measure.measure import Spread
 from mixlens.measure.statistics import interval, two_sided, weights
 
 _BLOCK = 4096  # texts at a time: of many, no copy of all is made

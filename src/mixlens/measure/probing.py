@@ -19,7 +19,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from mixlens.errors import InputError, UnknownOption
-from mixlens.measure.kinds import Spread
+from mixlens.measure.measure import Spread
 from mixlens.measure.statistics import paired, resampled
 
 ENDS = (0.8, 1.6, 3.2, 6.25, 12.5, 25, 50, 100)  # per cent of the examples

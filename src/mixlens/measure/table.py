@@ -6,7 +6,7 @@ from math import inf
 
 from mixlens.errors import UnknownMethod, did_you_mean
 from mixlens.measure import confidence, corpus, cue, perturb, probing, ranks, rationale
-from mixlens.measure.kinds import Corpus, Curve, Measure
+from mixlens.measure.measure import Corpus, Curve, Measure
 
 _ONE, _SIGNED, _ANY = (0.0, 1.0), (-1.0, 1.0), (0.0, inf)
 _QIANG, _MOHEBBI = "Qiang 2022", "Mohebbi 2023"

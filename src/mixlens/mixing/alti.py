@@ -8,7 +8,7 @@ import torch
 
 from mixlens.decompose import Block
 from mixlens.errors import Undefined, UnknownOption
-from mixlens.mixing.maps import Map, normalize_rows, only_visible
+from mixlens.mixing.steps import Map, normalize_rows, only_visible
 
 
 def alti(block: Block, *, p: int = 1, upto: Literal["ln1", "ln2"] = "ln1") -> Map:

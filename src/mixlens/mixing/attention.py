@@ -8,8 +8,8 @@ from torch import Tensor
 from mixlens.capture.attention import blocks
 from mixlens.decompose import Block
 from mixlens.decompose.terms import ROW_BYTES
-from mixlens.mixing.maps import Map, half_identity, normalize_rows, only_visible
 from mixlens.mixing.ratio import mixing_ratio
+from mixlens.mixing.steps import Map, half_identity, normalize_rows, only_visible
 
 
 def attention(block: Block, *, per_head: bool = False) -> Tensor:

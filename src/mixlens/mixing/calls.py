@@ -27,7 +27,7 @@ from mixlens.subject.passes import TextPass
 from mixlens.subject.provenance import provenance
 from mixlens.target import Target
 
-Rows = tuple[int, ...]
+Queries = tuple[int, ...]
 
 
 def mixing_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Mixing:
@@ -102,7 +102,7 @@ def layer_maps(
     name: str,
     options: Mapping[str, Any],
     *,
-    rows: Rows | None = None,
+    rows: Queries | None = None,
     made: Tensor | None = None,
 ) -> LayerMaps:
     """The LayerMaps of one text: of all rows, or of `rows`. Raises ModelError where all maps are zero.
@@ -138,7 +138,7 @@ def layer_maps(
     )
 
 
-def _asked_rows(queries: Sequence[int] | None, name: str, lengths: Sequence[int]) -> list[Rows] | None:
+def _asked_rows(queries: Sequence[int] | None, name: str, lengths: Sequence[int]) -> list[Queries] | None:
     """The query rows of each text, negatives counted from its end. Raises Undefined, UnknownOption."""
     if queries is None:
         return None

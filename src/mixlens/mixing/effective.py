@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mixlens.capture.attention import repeat_heads
 from mixlens.decompose import Block
-from mixlens.mixing.maps import Map, only_visible
+from mixlens.mixing.steps import Map, only_visible
 
 
 def effective_attention(block: Block) -> Map:

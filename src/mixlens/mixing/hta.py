@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mixlens.capture.attention import blocks, repeat_heads
 from mixlens.decompose import Block
-from mixlens.mixing.maps import Map, only_visible
+from mixlens.mixing.steps import Map, only_visible
 
 HELD_BYTES = 256 << 20  # Gram matrices of query tokens held at a time
 STEP_BYTES = 4 << 20  # Jacobians of query tokens made at a time
@@ -103,9 +103,9 @@ def frobenius(
     for queries in blocks(n, HELD_BYTES // (4 * (heads + 1) * heads * width**2)):
         gram = [layer.v.new_empty(queries.stop - queries.start, h + 1, width, width, dtype=wide) for h in range(heads)]
         for part, rows in _within(queries, STEP_BYTES // (4 * projection.numel())):
-            through, own = (t[0] for t in block.rest(rows))
+            through, direct = (t[0] for t in block.rest(rows))
             p = projection.expand(len(through), -1, -1) @ through.mT  # P_i^T
-            jacobian = _scaled(torch.baddbmm(own, p.mT, _selves(layer, rows)), columns, rows)
+            jacobian = _scaled(torch.baddbmm(direct, p.mT, _selves(layer, rows)), columns, rows)
             selves.append(torch.linalg.matrix_norm(jacobian, dtype=wide).to(out))
             p = p.to(wide)
             for h, pairs in enumerate(gram):
@@ -133,9 +133,9 @@ def _selves(layer: Linearised, rows: slice) -> Float[Tensor, "row headwidth dim"
     alpha, beta = (t[:, i, i].T[..., None, None] for t in (layer.alpha, layer.beta))
     moves = layer.v[:, None] - layer.context[:, rows, None]  # v_k - c_i: (head, row, key, width)
     by_query = torch.einsum("hik,hikv,hkw->ihvw", layer.beta[:, rows], moves, layer.k)
-    own = (layer.v - layer.context)[:, rows].transpose(0, 1)[..., None]
+    move = (layer.v - layer.context)[:, rows].transpose(0, 1)[..., None]
     pull = layer.q[:, rows].transpose(0, 1)[..., None, :] @ dk  # K_i^T q_i: (row, head, 1, dim)
-    return (by_query @ dq).addcmul_(alpha, dv).addcmul_(beta * own, pull).flatten(1, 2)
+    return (by_query @ dq).addcmul_(alpha, dv).addcmul_(beta * move, pull).flatten(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +169,8 @@ def _squares(
     pulls = _pulls(repeat_heads(side.dk, groups), q, side.squares)
     out = torch.zeros_like(a[0])
     for last, pairs in enumerate(gram):
-        to, own = slice(last + 1), last // groups
-        vv, vk, kv = side.vv[own], side.vk[..., own, :], side.vk[own].movedim(-2, 0)
+        to, group = slice(last + 1), last // groups
+        vv, vk, kv = side.vv[group], side.vk[..., group, :], side.vk[group].movedim(-2, 0)
         vv, vk, kv = (t.repeat_interleave(groups, 0) if groups > 1 else t for t in (vv, vk, kv))
         vv, vk, kv = vv[to], vk[to], kv[to]
         near = (moves[last] @ pairs.flatten(1, 2).mT).unflatten(-1, pairs.shape[1:3]).movedim(2, 0)  # A_i^h,last m
@@ -207,9 +207,9 @@ def _times(rows: Float[Tensor, "head token width dim"], right: Float[Tensor, "to
     return rows @ (right[0] if len(right) == 1 else right).mT
 
 
-def _at(t: Tensor, some: slice, axis: int = 0) -> Tensor:
+def _at(t: Tensor, tokens: slice, axis: int = 0) -> Tensor:
     """Some tokens of an axis that is 1 where all tokens have the same."""
-    return t if t.shape[axis] == 1 else t.narrow(axis, some.start, some.stop - some.start)
+    return t if t.shape[axis] == 1 else t.narrow(axis, tokens.start, tokens.stop - tokens.start)
 
 
 def _scaled(t: Float[Tensor, "token *any dim"], columns: Tensor | None, tokens: slice) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mixlens.decompose import Block, Terms
 from mixlens.errors import UnknownOption
-from mixlens.mixing.maps import Map, normalize_rows, only_visible
+from mixlens.mixing.steps import Map, normalize_rows, only_visible
 
 
 def ifr(

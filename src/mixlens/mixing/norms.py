@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mixlens.decompose import Block
-from mixlens.mixing.maps import Map, half_identity, normalize_rows
 from mixlens.mixing.ratio import encoder_stage
+from mixlens.mixing.steps import Map, half_identity, normalize_rows
 
 
 def norm(block: Block) -> Map:

@@ -10,7 +10,7 @@ from torch import Tensor
 from mixlens.decompose import Block
 from mixlens.decompose.zeroing import zeroed
 from mixlens.errors import UnknownOption
-from mixlens.mixing.maps import Map, normalize_rows, only_visible
+from mixlens.mixing.steps import Map, normalize_rows, only_visible
 
 Distance = Literal["cosine", "euclidean", "spearman"]
 

@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Record:
+class PageRecord:
     """One reproduction. `circumstances`: command, date, versions, models, texts; `pictures`: (what, file)."""
 
     name: str
@@ -61,14 +61,14 @@ class Record:
         write_text(path, _lines(_rounded(plain)))
 
     @staticmethod
-    def read(path: Path) -> Record:
+    def read(path: Path) -> PageRecord:
         """From such a file."""
         plain = json.loads(path.read_text(encoding="utf-8"))
         tables = tuple(_table(one) for one in plain["tables"])
         claims = tuple(Tested(c["text"], tuple(_measured(p) for p in c["pairs"]), c["alike"]) for c in plain["claims"])
         pictures = tuple((what, file) for what, file in plain["pictures"])
         strings = {name: tuple(plain[name]) for name in ("circumstances", "notes")}
-        return Record(
+        return PageRecord(
             plain["name"], plain["cite"], plain["title"], tables=tables, claims=claims, pictures=pictures, **strings
         )
 
@@ -95,10 +95,10 @@ def record(
     claims: Sequence[Claim],
     pictures: Sequence[tuple[str, str]],
     notes: Sequence[str],
-) -> Record:
+) -> PageRecord:
     """The record of a run: its panels' numbers and its claims measured."""
     tables, tested = tuple(map(table, panels)), tuple(measure(claims, panels))
-    return Record(name, cite, title, tuple(circumstances), tables, tested, tuple(pictures), tuple(notes))
+    return PageRecord(name, cite, title, tuple(circumstances), tables, tested, tuple(pictures), tuple(notes))
 
 
 def _table(plain: Mapping[str, Any]) -> Table:

@@ -15,7 +15,7 @@ import mixlens
 from mixlens.files import csv_text, write_text
 from mixlens.reproduce.claims import Claim
 from mixlens.reproduce.findings import Findings
-from mixlens.reproduce.record import Record, Table, record
+from mixlens.reproduce.record import PageRecord, Table, record
 from mixlens.reproduce.study import BATCH, Study
 from mixlens.reproduce.verdicts import ALPHA, Judged, Measured, Tested, judge
 from mixlens.view import reproduction
@@ -52,7 +52,7 @@ def write(cite: str, title: str, study: Study, found: Findings, claims: Sequence
     return path
 
 
-def page(made: Record, judged: Sequence[Judged] | None = None, pictures: str = "") -> str:
+def page(made: PageRecord, judged: Sequence[Judged] | None = None, pictures: str = "") -> str:
     """The page of a record. `judged`: its claims' verdicts where other claims stand on the page too; else its own.
 
     `pictures`: the folder that the pictures are in, as the page names it.
@@ -72,7 +72,7 @@ def page(made: Record, judged: Sequence[Judged] | None = None, pictures: str = "
     return "\n".join(lines) + "\n"
 
 
-def _csv(made: Record) -> str:
+def _csv(made: PageRecord) -> str:
     rows = [
         {"panel": table.title, "row": row, "column": column, **cell}
         for table in made.tables

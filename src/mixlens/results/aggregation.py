@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mixlens.aggregate import AGGREGATIONS, functions
 from mixlens.aggregate.flow import flow, indices
-from mixlens.aggregate.rows import normalize_rows
+from mixlens.aggregate.shares import normalize_rows
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.process import settled
 from mixlens.progress import Progress

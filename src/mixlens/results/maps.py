@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from mixlens.aggregate.rows import normalize_rows
+from mixlens.aggregate.shares import normalize_rows
 from mixlens.arguments import checked
 from mixlens.capture.stream import Stream
 from mixlens.errors import InputError, Undefined, UnknownOption

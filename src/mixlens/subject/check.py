@@ -16,7 +16,7 @@ from mixlens.decompose.check import tolerance
 from mixlens.errors import SelfCheckFailed
 from mixlens.precision import is_half
 from mixlens.subject.finite import not_finite
-from mixlens.subject.inputs import probe_inputs
+from mixlens.subject.probe import probe_inputs
 
 
 @dataclass(frozen=True)

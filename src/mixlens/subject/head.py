@@ -12,10 +12,10 @@ from torch import Tensor
 from mixlens.architectures import Spec, accepts, base_model, layer_count
 from mixlens.capture.run import LayerPass, run
 from mixlens.errors import MixlensError, ModelError
-from mixlens.subject.inputs import probe_inputs
 from mixlens.subject.outputs import Key, answer_keys, tensors
+from mixlens.subject.probe import probe_inputs
 
-Task = Literal["sequence", "token", "masked", "causal", "question", "none"]
+HeadTask = Literal["sequence", "token", "masked", "causal", "question", "none"]
 Pooled = Literal["first", "last", "mean"]
 
 
@@ -27,7 +27,7 @@ class Head:
     read. `unread`: what came out where no logits are known among it.
     """
 
-    task: Task
+    task: HeadTask
     labels: Mapping[int, str]
     pooled: Pooled | None = None
     causal: bool = False
@@ -128,7 +128,7 @@ def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Te
 
 def _task(
     model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Sequence[Key], parts: Sequence[Tensor], causal: bool
-) -> Task:
+) -> HeadTask:
     """The task that logits of these shapes belong to."""
     if len(parts) != 1:
         return "question" if len(parts) == 2 else "none"

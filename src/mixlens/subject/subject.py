@@ -17,8 +17,8 @@ from mixlens.process import settled
 from mixlens.progress import Progress
 from mixlens.subject.check import Check, self_check
 from mixlens.subject.head import Head, Pooled, head_of
-from mixlens.subject.inputs import pad_id, probe_inputs
 from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
+from mixlens.subject.probe import pad_id, probe_inputs
 from mixlens.subject.read import Texts, read
 from mixlens.subject.unembedding import Unembedding, unembedding_of
 

@@ -7,10 +7,10 @@ from typing import Any
 
 _AT_ONCE = 1024  # rows that are Python objects together
 
-Rows = Callable[[], Iterator[Any]]
+Reader = Callable[[], Iterator[Any]]
 
 
-def frame_rows(data: Any) -> Rows | None:
+def frame_rows(data: Any) -> Reader | None:
     """The rows of a table as mappings, what is missing as None; None for what is no table."""
     slice_of = _slices(data)
     if slice_of is None:

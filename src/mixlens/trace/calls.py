@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.aggregate.rows import normalize_rows
+from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
@@ -54,9 +54,9 @@ def trace(
     Raises InputError, MethodError, ModelError, OverBudget.
     """
     require_answers(subject)
-    name, asked = METHOD if method is None else method, dict(options or {})
-    chosen = attribution_method(subject, name, asked)
-    if asked.get("readout") is not None:
+    name, settings = METHOD if method is None else method, dict(options or {})
+    chosen = attribution_method(subject, name, settings)
+    if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
     question = read_prompt(subject, prompt, documents)
     if answered is not None and generate:
@@ -73,7 +73,7 @@ def trace(
     others = foils(subject, foil, reply)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
-    scores = _rows(subject, name, chosen, asked, tokens, first, logits, answers, batch_size, memory, progress)
+    scores = _rows(subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, progress)
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
     scores = scores.clone()
@@ -82,8 +82,8 @@ def trace(
     scores[:, list(out)] = 0.0
     same = tuple(t for t, other in enumerate(others or ()) if other == reply.ids[t])
     scores[list(same)] = 0.0  # target and foil are one token there: nothing speaks for either
-    signed = chosen.signed or bool(asked.get("signed"))
-    if asked.get("normalize", True) and not signed:
+    signed = chosen.signed or bool(settings.get("signed"))
+    if settings.get("normalize", True) and not signed:
         scores = normalize_rows(scores)
     meta: dict[str, Any] = {
         **provenance(subject, question.tokens),
@@ -99,10 +99,10 @@ def trace(
         answer=reply,
         scores=scores,
         method=name,
-        options=asked,
+        options=settings,
         meta=meta,
         targets=tuple(a.target for a in answers),
-        said=tuple(a.said for a in answers),
+        said=tuple(a.reported for a in answers),
     )
 
 
@@ -143,7 +143,7 @@ def _rows(
     subject: Subject,
     name: str,
     chosen: Method,
-    asked: Mapping[str, Any],
+    settings: Mapping[str, Any],
     tokens: Tokens,
     first: int,
     logits: Tensor,
@@ -153,14 +153,14 @@ def _rows(
     progress: Progress | None,
 ) -> Tensor:
     """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
-    own = {k: v for k, v in asked.items() if k in chosen.options()}
-    room_for(subject, name, chosen, asked, [len(tokens)], memory, batch_size)
-    ask = Traced(name, chosen, own, tokens, first, logits, answers, batch_size, memory, progress)
+    options = {k: v for k, v in settings.items() if k in chosen.options()}
+    room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size)
+    ask = Traced(name, chosen, options, tokens, first, logits, answers, batch_size, memory, progress)
     scores = chosen.rows(subject, ask)
     if scores is not None:
         return scores
     texts = [beginning(tokens, row + 1) for row in ask.rows]
     targets = [Target(a.target.index, foil=a.target.foil_index) for a in answers]
-    raw = request(subject, name, {**asked, "normalize": False}, targets, texts, batch_size, progress, memory)
+    raw = request(subject, name, {**settings, "normalize": False}, targets, texts, batch_size, progress, memory)
     (results,) = attributions(subject, [raw])
     return padded([result.scores for result in results], len(tokens))

@@ -45,8 +45,8 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             )
         if argument in _NOT_OURS:
             raise UnknownOption(f"generate={{{argument!r}: ...}} is not taken: {_NOT_OURS[argument]}")
-    own = getattr(model, "generation_config", None)
-    ends = getattr(own, "eos_token_id", None)
+    default = getattr(model, "generation_config", None)
+    ends = getattr(default, "eos_token_id", None)
     try:
         config = GenerationConfig(
             **{

@@ -16,12 +16,12 @@ def excluded(prompt: Tokens, answer: Tokens, names: str | Sequence[str]) -> tupl
     "first": the first token, which many heads attend to when they have nothing to say; "template": special tokens and
     those of a chat's template; a role of the chat: all of its turns.
     """
-    asked = [names] if isinstance(names, str) else list(names)
+    listed = [names] if isinstance(names, str) else list(names)
     special = (*prompt.special, *answer.special)
     roles = prompt.roles or (None,) * len(prompt)
     known = sorted({role for role in roles if role is not None})
     out: set[int] = set()
-    for name in asked:
+    for name in listed:
         if name == FIRST:
             out.add(0)
         elif name == TEMPLATE:
@@ -34,5 +34,5 @@ def excluded(prompt: Tokens, answer: Tokens, names: str | Sequence[str]) -> tupl
             )
             raise UnknownOption(f"expected exclude='first', 'template'{roles_named}, got {name!r}")
     if out.issuperset(range(len(prompt))):  # and nothing else is a source of the first answer token
-        raise UnknownOption(f"expected exclude= to leave some of the prompt, {asked} leaves nothing of it")
+        raise UnknownOption(f"expected exclude= to leave some of the prompt, {listed} leaves nothing of it")
     return tuple(sorted(out))

@@ -55,9 +55,9 @@ class Gradient(Method):
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return BACKWARD
 
-    def shares(self, asked: Mapping[str, Any]) -> Hashable:
-        options = [repr(asked.get(option)) for option in ("layer", "mask_special", "readout")]
-        return ("backward", self.of, self.reads == "weights", *options)
+    def shares(self, options: Mapping[str, Any]) -> Hashable:
+        same = [repr(options.get(option)) for option in ("layer", "mask_special", "readout")]
+        return ("backward", self.of, self.reads == "weights", *same)
 
     def layers(self, deep: Deep) -> Literal["own", "again"] | None:
         if deep != "each" or not self.per_layer:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.answer import Rows, take
+from mixlens.answer import Readout, take
 from mixlens.attribute.method import Scores
 from mixlens.errors import Undefined, UnknownOption
 
@@ -26,7 +26,7 @@ class TextGraph:
     gradients: Sequence[Tensor]
     weights: Sequence[Tensor]
     weight_gradients: Sequence[Tensor]
-    rows: tuple[Rows, ...]
+    rows: tuple[Readout, ...]
 
 
 def saliency(graph: TextGraph) -> Scores:

@@ -20,7 +20,7 @@ from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution
 from mixlens.subject import Subject
-from mixlens.subject.head import Task
+from mixlens.subject.head import HeadTask
 from mixlens.subject.provenance import provenance
 from mixlens.target import Quantity
 
@@ -53,7 +53,7 @@ class Logit(Method):
 
     of: Quantity = "log_odds"
     class_specific: bool = True
-    heads: tuple[Task, ...] | None = ("causal",)
+    heads: tuple[HeadTask, ...] | None = ("causal",)
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return DIRECT

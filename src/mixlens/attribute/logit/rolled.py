@@ -41,11 +41,11 @@ def whole_pass(subject: Subject, tokens: Tokens, rows: Sequence[int], p: int) ->
     def keep(seen: LayerPass) -> None:
         block = Block(subject.spec, seen)
         maps.append(alti(block, p=p)[0])
-        some = at_rows(block, rows)
-        terms.append(some.terms("residual"))
-        fed.append((some.y - some.result("residual"))[0])
-        ends.setdefault("first", some.x[0])
-        ends["last"] = some.y[0]
+        chosen = at_rows(block, rows)
+        terms.append(chosen.terms("residual"))
+        fed.append((chosen.y - chosen.result("residual"))[0])
+        ends.setdefault("first", chosen.x[0])
+        ends["last"] = chosen.y[0]
 
     output = run(subject.model, subject.spec, batch.inputs, keep)
     logits = subject.unembedding.logits(output.last_hidden_state[0, list(rows)])
@@ -60,11 +60,11 @@ def alti_logits(seen: WholePass, u: Float[Tensor, "row dim"], *, ffn: bool = Fal
     explained number.
     """
     at = torch.tensor(seen.rows, dtype=torch.int64, device=u.device)
-    own = torch.arange(len(seen.rows), dtype=torch.int64, device=u.device)
+    index = torch.arange(len(seen.rows), dtype=torch.int64, device=u.device)
     phi = torch.zeros(len(seen.rows), seen.maps[0].shape[-1], dtype=u.dtype, device=u.device)
     for terms, layer_map, fed in zip(reversed(seen.terms), reversed(seen.maps), reversed(seen.fed), strict=True):
         if ffn:
-            phi[own, at] += (fed * u).sum(-1)
+            phi[index, at] += (fed * u).sum(-1)
         phi = phi @ layer_map + dots(terms, u[None])[0].sum(0)
-    phi[own, at] += (seen.first * u).sum(-1)
+    phi[index, at] += (seen.first * u).sum(-1)
     return phi

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.answer import Rows, take
+from mixlens.answer import Readout, take
 from mixlens.attribute.method import Scores
 from mixlens.capture.attention import blocks
 
@@ -62,7 +62,7 @@ class TextRelevance:
     weights: Sequence[Tensor]
     weight_gradients: Sequence[Tensor]
     relevance: Sequence[Tensor]
-    rows: tuple[Rows, ...]
+    rows: tuple[Readout, ...]
 
 
 def divide(a: Tensor, b: Tensor) -> Tensor:

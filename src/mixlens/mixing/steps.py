@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.aggregate.rows import normalize_rows as normalize_rows
+from mixlens.aggregate.shares import normalize_rows as normalize_rows
 from mixlens.decompose import Block
 
 Map = Float[Tensor, "batch query key"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import mixlens
-from mixlens.aggregate import AGGREGATIONS
+from mixlens.aggregate import AGGREGATIONS, functions
 from mixlens.aggregate.functions import rollout_scaled
 from mixlens.aggregate.streams import rollout_streams
 from mixlens.errors import MixlensError, Undefined, UnknownOption
@@ -355,3 +355,12 @@ def test_encoders_have_no_receptive_field(name):
 def test_receptive_field_is_not_defined_per_head():
     with pytest.raises(MixlensError, match="not defined per head"):
         maps_of("attention", "gpt2", per_head=True).rollout(head=0, receptive_field=True)
+
+
+def test_rows_of_a_rollout_are_rows_of_the_rollout():
+    maps = torch.rand(4, 6, 6, dtype=torch.float64).tril().clamp_min(1e-3)
+    maps /= maps.sum(-1, keepdim=True)
+    torch.testing.assert_close(
+        functions.rollout_rows(maps, [5, 0, 2]), functions.rollout(maps)[-1, [5, 0, 2]], rtol=1e-12, atol=1e-15
+    )
+    assert torch.equal(functions.rollout_rows(maps[:1], [3]), maps[0, [3]])

@@ -29,6 +29,14 @@ def rollout(maps: Maps) -> Maps:
     return rollout_scaled(maps, rescale=False)[0]
 
 
+def rollout_rows(maps: Maps, rows: Sequence[int]) -> Float[Tensor, "row key"]:
+    """Rows of the last layer's rollout, by products from the top down: O(row key^2) a layer, in float64."""
+    out = maps[-1, list(rows)].double()
+    for layer_map in reversed(maps[:-1].unbind()):
+        out = out @ layer_map.double()
+    return out
+
+
 def rollout_scaled(maps: Maps, rescale: bool = True) -> tuple[Maps, Float[Tensor, " layer"]]:
     """`rollout`, each layer divided by ONE number, its largest entry, and the logarithm of what it was divided by.
 

@@ -18,6 +18,7 @@ from mixlens.mixing import MIXING
 from mixlens.mixing.calls import layer_maps, mapper
 from mixlens.progress import Progress
 from mixlens.results import Attribution, LayerMaps
+from mixlens.results.aggregation import aggregated
 from mixlens.subject import Subject
 from mixlens.subject.passes import TextPass, Wanted
 
@@ -119,7 +120,10 @@ class Preset(Method):
         if self.aggregation == "flow":
             arguments |= {"normalize": False, "layers": [-1], "queries": rows}
             rows = list(range(len(rows)))
-        scores = getattr(maps, self.aggregation)(**arguments, receptive_field=field).scores[-1][rows]
+        if self.aggregation == "rollout":
+            scores = aggregated(maps, "rollout", receptive_field=field, rows=rows, **arguments).scores[-1]
+        else:
+            scores = getattr(maps, self.aggregation)(**arguments, receptive_field=field).scores[-1][rows]
         return without_cls(subject, ask.tokens, scores) if ask.options.get("zero_cls") else scores
 
 

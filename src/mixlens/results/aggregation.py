@@ -76,6 +76,9 @@ def _kept(maps: LayerMaps, name: str, options: dict[str, Any]) -> dict[str, Any]
         places: tuple[int, ...] = (_place(maps, options["k"]),)
         if maps.layer_numbers is not None:
             out["layer_numbers"] = (maps.layer_numbers[places[0]],)
+    elif name == "rollout" and options.get("rows") is not None:
+        places = (len(maps) - 1,)
+        out |= {"rows": tuple(options["rows"]), "layer_numbers": places, "depth": len(maps)}
     elif name == "flow":
         depth, n = len(maps), maps.scores.shape[-1]
         places, rows = indices("layers", options["layers"], depth), indices("queries", options["queries"], n)
@@ -89,8 +92,13 @@ def _kept(maps: LayerMaps, name: str, options: dict[str, Any]) -> dict[str, Any]
 
 
 def _rollout(
-    maps: LayerMaps, residual: float | str | None, normalize: bool, head: int | None
+    maps: LayerMaps,
+    residual: float | str | None,
+    normalize: bool,
+    head: int | None,
+    rows: Sequence[int] | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
+    """`rows`: of the last layer's rollout alone, which takes less work."""
     if maps.signed:
         raise Undefined(
             f"{maps.method} is signed: products of signed maps let two wrongs make a right; use mean() or layer(k)"
@@ -106,8 +114,10 @@ def _rollout(
     if head is not None:
         return functions.head_rollout(scores, head, share), {**used, "head": head}
     if maps.rows_sum_to_one or normalize:
-        return functions.rollout(functions.add_residual(scores, share)), used
+        whole = functions.add_residual(scores, share)
+        return (functions.rollout(whole) if rows is None else functions.rollout_rows(whole, rows)[None]), used
     out, logs = functions.rollout_scaled(scores)
+    out = out if rows is None else out[-1:, list(rows)]
     return out, {**used, "log_scale": tuple(logs.tolist())}
 
 

@@ -1,0 +1,59 @@
+"""A whole answer back to its prompt, in times of the model's own pass over both: a decoder of SmolLM2's shape.
+
+python benchmarks/trace.py [--repeats 3] [--threads 2] [--cpu-time] [--prompt 256] [--answer 32] [--layers 30]
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+import torch
+from shapes import arguments, forward, ratio, text
+
+import mixlens
+
+# and the limit that each is held to
+METHODS = {"head_logit": 4, "alti_logit": 8, "attention_rollout": 4, "globenc": 4, "alti": 8, "ifr": 8}
+
+
+def decoder(layers: int) -> Any:
+    """A lens on a random Llama of SmolLM2-135M's shape."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=layers,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8192,
+    )
+    return mixlens.load(LlamaForCausalLM(config).eval())
+
+
+def main() -> int:
+    parser = ArgumentParser(add_help=False)
+    for name, value in (("--prompt", 256), ("--answer", 32), ("--layers", 30)):
+        parser.add_argument(name, type=int, default=value)
+    sizes, rest = parser.parse_known_args()
+    sys.argv[1:] = rest
+    asked = arguments(__doc__, repeats=3)
+    lens, ids = decoder(sizes.layers), text(sizes.prompt + sizes.answer)
+    prompt, answer, slower = ids[: sizes.prompt], ids[sizes.prompt :], False
+    for method, limit in METHODS.items():
+        passes, unit = ratio(lambda m=method: lens.trace(prompt, answer, m), forward(lens, ids), asked)
+        print(
+            f"{method:18} {passes:5.2f} forward passes for {sizes.answer} answer tokens over {sizes.prompt} of the "
+            f"prompt, limit {limit} (a pass: {unit * 1000:.0f} ms)",
+            flush=True,
+        )
+        slower |= passes > limit
+    return int(slower)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

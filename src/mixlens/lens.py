@@ -218,6 +218,12 @@ class Lens:
         sources left out before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`,
         `progress` and `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
         `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
+
+        Examples:
+            >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
+            >>> trace = chat.trace("The capital of France is", max_new_tokens=1)  # doctest: +SKIP
+            >>> trace.row(0).words()  # doctest: +SKIP
+            >>> trace.to_html("answer.html")  # doctest: +SKIP
         """
         return trace(
             self.subject,

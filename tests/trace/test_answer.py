@@ -289,6 +289,15 @@ def test_a_budget_that_is_too_small(lens):
         lens.trace(PROMPT, [9, 10], "alti", memory=1)
 
 
+def test_a_budget_knows_the_logits_of_every_answer_token():
+    """Of a long answer in a large vocabulary they are more than the pass itself."""
+    lens = load(vocab_size=30_000)
+    enough = int(1.2 * lens.plan(PROMPT * 8, "head_logit").peak_bytes)
+    assert len(lens.trace(PROMPT, [9], memory=enough)) == 1
+    with pytest.raises(OverBudget, match="head_logit"):
+        lens.trace(PROMPT, [9] * 28, memory=enough)
+
+
 def test_targets_are_the_answer_s_tokens(lens):
     trace = lens.trace(PROMPT, [9, 10])
     assert [t.index for t in trace.targets] == [9, 10]

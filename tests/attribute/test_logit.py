@@ -161,6 +161,25 @@ def test_a_model_that_was_moved_is_seen_anew() -> None:
     torch.testing.assert_close(before.double(), after, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("what", ["head", "norm", "assign", "resize"])
+def test_a_model_with_other_tensors_is_seen_anew(what: str) -> None:
+    """Weights that were put in place of others, not written into them, are those that the scores are of."""
+    lens = mixlens.load(families.make("llama", "causal"))
+    model, text = lens.model, families.text(5)
+    before = lens.attribute(text, "head_logit", target=3).scores
+    if what == "assign":
+        model.load_state_dict({name: 1.3 * value for name, value in model.state_dict().items()}, assign=True)
+    elif what == "resize":
+        model.resize_token_embeddings(families.VOCABULARY + 9, mean_resizing=False)
+    else:
+        held = model.lm_head if what == "head" else model.model.norm
+        held.weight = torch.nn.Parameter(0.3 - 1.5 * held.weight.detach())
+    after = lens.attribute(text, "head_logit", target=3)
+    fresh = mixlens.load(model).attribute(text, "head_logit", target=3)
+    assert torch.equal(after.scores, fresh.scores) and not torch.equal(after.scores, before)
+    assert after.meta["target_probability"] == fresh.meta["target_probability"]
+
+
 def alti_by_hand(layers: list[Layer], final: Norm, u: np.ndarray, ffn: bool) -> np.ndarray:
     """phi = sum_l v_l C_(l-1) ... C_1, products written out; and what is at the row itself."""
     n, last = len(layers[0].x), layers[-1].y[-1]

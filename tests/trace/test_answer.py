@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
@@ -124,6 +125,12 @@ def test_what_generate_does_not_take(lens, how, says):
         lens.trace(PROMPT, **how)
 
 
+@pytest.mark.parametrize("how", [{"temperature": 1e-300}, {"suppress_tokens": list(range(families.VOCABULARY))}])
+def test_settings_that_leave_nothing_to_draw_from(lens, how):
+    with pytest.raises(UnknownOption, match=r"the model's generate refuses .* probability tensor"):
+        lens.trace(PROMPT, max_new_tokens=2, generate={"do_sample": True, **how})
+
+
 def test_an_answer_and_arguments_to_generate_one(lens):
     with pytest.raises(UnknownOption, match="leave either out"):
         lens.trace(PROMPT, [9], generate={"do_sample": True})
@@ -163,7 +170,7 @@ def test_the_model_is_not_touched(method):
 
 def test_one_foil_for_all_and_one_each(lens):
     one = lens.trace(PROMPT, [9, 10, 11], foil=12)
-    for foil in ([12], "w12", [12, 12, 12], "w12 w12 w12", torch.tensor([12])):
+    for foil in ([12], "w12", [12, 12, 12], "w12 w12 w12", torch.tensor([12]), torch.tensor(12), np.int64(12)):
         assert torch.equal(lens.trace(PROMPT, [9, 10, 11], foil=foil).scores, one.scores)
     assert [t.foil_index for t in one.targets] == [12, 12, 12]
     assert all(0 < row["foil_probability"] < 1 for row in one.said)
@@ -280,6 +287,15 @@ def test_unknown_options_are_refused_before_anything_is_generated(lens, monkeypa
 def test_a_budget_that_is_too_small(lens):
     with pytest.raises(OverBudget):
         lens.trace(PROMPT, [9, 10], "alti", memory=1)
+
+
+def test_a_budget_knows_the_logits_of_every_answer_token():
+    """Of a long answer in a large vocabulary they are more than the pass itself."""
+    lens = load(vocab_size=30_000)
+    enough = int(1.2 * lens.plan(PROMPT * 8, "head_logit").peak_bytes)
+    assert len(lens.trace(PROMPT, [9], memory=enough)) == 1
+    with pytest.raises(OverBudget, match="head_logit"):
+        lens.trace(PROMPT, [9] * 28, memory=enough)
 
 
 def test_targets_are_the_answer_s_tokens(lens):

@@ -42,6 +42,13 @@ def test_a_chat_is_written_by_its_template(lens):
     assert prompt.special == tuple(role is None for role in prompt.roles)
 
 
+def test_a_template_sees_all_that_a_message_says():
+    lens = load(chats.TEMPLATE.replace("m['content'] +", "m.get('name', '') + ' ' + m['content'] +", 1))
+    chat = [{"role": "user", "content": "w5", "name": "w40"}]
+    assert "w40" in lens.trace(chat, "w8").prompt.pieces
+    assert "w40" in lens.trace(chat, "w8", documents={"w95": "w20"}).prompt.pieces
+
+
 def test_a_template_s_own_marks_are_not_doubled():
     """A tokenizer that puts marks around every text puts none around a chat that has its own."""
     own = words.tokenizer(special=True)
@@ -122,6 +129,12 @@ def test_a_chat_whose_history_quotes_a_document(lens):
     ]
     trace = lens.trace(chat, "w8", documents={"a": "w20"})
     assert trace.meta["documents"]["a"][0] > trace.prompt.pieces.index("w11")
+
+
+def test_a_chat_that_holds_its_answer_is_refused(lens):
+    chat = [{"role": "user", "content": "w12"}, {"role": "assistant", "content": "w11"}]
+    with pytest.raises(InputError, match="ends before the answer, .* pass that message's text as answer= to trace it"):
+        lens.trace(chat)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mixlens.answer import reading
@@ -46,9 +47,15 @@ def room_for(
     memory: Any,
     batch_size: int,
     together: int = 1,
+    beside: int = 0,
 ) -> tuple[int, BatchSize]:
-    """The batch sizes that stay inside `memory`: of the longest texts, and of each length. Raises OverBudget."""
-    return within(name, demand(subject, chosen, options, together), lengths, memory, batch_size, _costs)
+    """The batch sizes that stay inside `memory`: of the longest texts, and of each length; `beside`: bytes that a text
+    holds beside the method's. Raises OverBudget.
+    """
+    wanted = demand(subject, chosen, options, together)
+    cost = wanted.cost
+    wanted = replace(wanted, cost=replace(cost, held=lambda sizes, n: cost.held(sizes, n) + beside))
+    return within(name, wanted, lengths, memory, batch_size, _costs)
 
 
 def request(

@@ -44,10 +44,11 @@ class Subject:
     def current(self) -> Subject:
         """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
 
-        Raises SelfCheckFailed, NotFinite.
+        A new one for each call: tensors that it has seen may have been replaced since. Raises SelfCheckFailed,
+        NotFinite.
         """
         if _form(self.model) == self.checked_as:
-            return self
+            return replace(self)
         return replace(self, check=examination(self.model, self.spec, self.name), checked_as=_form(self.model))
 
     @property

@@ -83,8 +83,9 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
                 f"expected one norm between the last layer of {type(model).__name__} and its vocabulary, none gives "
                 "what the vocabulary's map reads; use saliency, or another method of gradients"
             )
-    own, cap = model.get_output_embeddings(), getattr(base_model(model).config, "final_logit_softcapping", None)
-    found = Unembedding(norm, own.weight, own.bias, None if not cap else float(cap))
+    cap = getattr(base_model(model).config, "final_logit_softcapping", None)
+    # the twin's, which has brought in what the model's own keeps elsewhere
+    found = Unembedding(norm, vocabulary.weight, vocabulary.bias, None if not cap else float(cap))
     if _near(found.logits(read[0]), logits[0], model.dtype):
         return found
     raise Undefined(

@@ -15,6 +15,7 @@ from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.method import Method
 from mixlens.attribute.traced import Traced, padded
+from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
 from mixlens.capture.joined import joined
 from mixlens.capture.run import run
@@ -31,6 +32,8 @@ from mixlens.trace.prompt import read_answer, read_prompt, require_answers, requ
 from mixlens.trace.sources import excluded
 
 METHOD = "head_logit"  # it finds the planted source of an answer, which rollouts of deep decoders do not
+
+COPIES = 8  # of an answer's logits, at most at once: the pass's and the method's own, their gradient and what it takes
 
 
 def trace(
@@ -71,6 +74,8 @@ def trace(
     require_room(subject, len(question.tokens), len(reply))
     tokens, first = joined(question.tokens, reply), len(question.tokens)
     others = foils(subject, foil, reply)
+    beside = row_bytes(subject, len(reply), len(tokens))
+    room_for(subject, name, chosen, asked, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
     scores = _rows(subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, progress)
@@ -110,6 +115,14 @@ def behind(first: int, count: int) -> Tensor:
     """(answer, source): which sources stand behind the row that predicts an answer token."""
     at = torch.arange(first + count, dtype=torch.int64, device="cpu")
     return at > at[first - 1 : first - 1 + count, None]
+
+
+def row_bytes(subject: Subject, rows: int, size: int) -> int:
+    """What the rows of an answer hold beside one text's pass: their logits, some times over, and a layer's terms."""
+    output = subject.model.get_output_embeddings()
+    vocabulary = 0 if output is None else output.weight.shape[0]
+    sizes = sizes_of(subject)
+    return rows * max(4, sizes.item) * (COPIES * vocabulary + size * (4 * sizes.heads + sizes.layers))
 
 
 def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
@@ -154,7 +167,6 @@ def _rows(
 ) -> Tensor:
     """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
     options = {k: v for k, v in settings.items() if k in chosen.options()}
-    room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size)
     ask = Traced(name, chosen, options, tokens, first, logits, answers, batch_size, memory, progress)
     scores = chosen.rows(subject, ask)
     if scores is not None:

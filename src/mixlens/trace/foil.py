@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError
 from mixlens.subject import Subject
@@ -17,7 +18,8 @@ def foils(subject: Subject, foil: Any, answer: Tokens) -> tuple[int, ...] | None
     """
     if foil is None:
         return None
-    if isinstance(foil, int) and not isinstance(foil, bool):
+    foil = foil.tolist() if hasattr(foil, "tolist") else foil
+    if is_id(foil):
         foil = [foil]
     other = read_answer(subject, foil, "a foil")
     if len(other) == 1:

@@ -64,6 +64,13 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             out = twin.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=config)
     except (TypeError, ValueError) as error:
         raise UnknownOption(f"the model's generate refuses {dict(arguments)}: {error}") from None
+    except RuntimeError as error:
+        if "probability tensor" not in str(error):
+            raise
+        raise UnknownOption(
+            f"the model's generate refuses {dict(arguments)}: {error}; these settings leave nothing to draw from, or "
+            "the model gives NaN (load it in float32)"
+        ) from None
     answer = out[0, len(prompt) :].tolist()
     ends = config.eos_token_id
     stops = set(ends if isinstance(ends, (list, tuple)) else [ends])

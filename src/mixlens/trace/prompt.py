@@ -130,7 +130,7 @@ def _is_chat(prompt: Any) -> bool:
     )
 
 
-def _with_documents(messages: Sequence[Any], block: str) -> list[dict[str, str]]:
+def _with_documents(messages: Sequence[Any], block: str) -> list[dict[str, Any]]:
     """The messages, checked, with the documents in the last user's."""
     out = []
     for message in messages:
@@ -139,7 +139,12 @@ def _with_documents(messages: Sequence[Any], block: str) -> list[dict[str, str]]
                 "expected chat messages as {'role': ..., 'content': a str}, got "
                 f"{message!r:.80}; parts that are no text (images, tools) cannot be traced"
             )
-        out.append({"role": str(message["role"]), "content": message["content"]})
+        out.append({**message, "role": str(message["role"])})  # a template may read more of it: a name
+    if out and out[-1]["role"] == "assistant":
+        raise InputError(
+            "expected a chat that ends before the answer, its last message is the assistant's; pass that message's text "
+            "as answer= to trace it"
+        )
     if block:
         users = [i for i, message in enumerate(out) if message["role"] == "user"]
         if not users:
@@ -148,7 +153,7 @@ def _with_documents(messages: Sequence[Any], block: str) -> list[dict[str, str]]
     return out
 
 
-def _rendered(subject: Subject, messages: list[dict[str, str]]) -> str:
+def _rendered(subject: Subject, messages: list[dict[str, Any]]) -> str:
     tokenizer = subject.tokenizer
     if tokenizer is None or not getattr(tokenizer, "chat_template", None):
         raise InputError(

@@ -133,7 +133,7 @@ def test_a_chat_whose_history_quotes_a_document(lens):
 
 def test_a_chat_that_holds_its_answer_is_refused(lens):
     chat = [{"role": "user", "content": "w12"}, {"role": "assistant", "content": "w11"}]
-    with pytest.raises(InputError, match="ends before the answer, .* pass that message's text as answer= to trace it"):
+    with pytest.raises(InputError, match=r"ends before the answer, .* pass that message's text as answer= to trace it"):
         lens.trace(chat)
 
 

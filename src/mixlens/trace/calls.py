@@ -75,7 +75,7 @@ def trace(
     tokens, first = joined(question.tokens, reply), len(question.tokens)
     others = foils(subject, foil, reply)
     beside = row_bytes(subject, len(reply), len(tokens))
-    room_for(subject, name, chosen, asked, [len(tokens)], memory, batch_size, beside=beside)
+    room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
     scores = _rows(subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, progress)

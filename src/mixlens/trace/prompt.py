@@ -142,8 +142,8 @@ def _with_documents(messages: Sequence[Any], block: str) -> list[dict[str, Any]]
         out.append({**message, "role": str(message["role"])})  # a template may read more of it: a name
     if out and out[-1]["role"] == "assistant":
         raise InputError(
-            "expected a chat that ends before the answer, its last message is the assistant's; pass that message's text "
-            "as answer= to trace it"
+            "expected a chat that ends before the answer, its last message is the assistant's; pass that message's "
+            "text as answer= to trace it"
         )
     if block:
         users = [i for i, message in enumerate(out) if message["role"] == "user"]

@@ -74,6 +74,7 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
+CLASSIFIERS = sorted(name for name, method in ATTRIBUTIONS.items() if method.heads is None)
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
 
 
@@ -84,7 +85,7 @@ DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("for
         pytest.param("encoder", 128, ["attention", "globenc", "alti", "value_zeroing"], marks=pytest.mark.slow),
         pytest.param("encoder", 512, [*DECOMPOSITIONS, "value_zeroing"], marks=pytest.mark.slow),
         pytest.param("encoder", 64, ["hta"], marks=pytest.mark.slow),
-        pytest.param("classifier", 512, [*sorted(ATTRIBUTIONS), "hta+rollout"], marks=pytest.mark.slow),
+        pytest.param("classifier", 512, [*CLASSIFIERS, "hta+rollout"], marks=pytest.mark.slow),
         pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
     ],
 )

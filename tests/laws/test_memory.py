@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
 from mixlens.architectures import Spec
@@ -19,6 +20,13 @@ from mixlens.mixing import MIXING
 from mixlens.mixing.ratio import mixing_ratio
 from models.blocks import vectors
 from models.decoders import DECODERS, SOURCE, TARGET, each_block, inputs, model
+
+# Older versions hand the attention of some of these models out in another form, or not at all; what the self-check then
+# refuses. No model of two streams is loaded yet, so that the newest is what the vocabulary is held against.
+pytestmark = pytest.mark.skipif(
+    tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 24),
+    reason="decoders of two streams hand their attention out from transformers 5.24 on",
+)
 
 every = pytest.mark.parametrize("name", DECODERS)
 

@@ -95,16 +95,17 @@ def _free(device: torch.device) -> int:
 @dataclass(frozen=True)
 class Demand:
     """A method's cost on one model. `together`: methods that share the pass, a batch's maps of each being kept; 0: the
-    maps of all texts are.
+    maps of all texts are. `beside`: bytes that a text holds beside the method's own.
     """
 
     cost: Cost
     sizes: Sizes
     together: int = 0
+    beside: int = 0
 
     def batch_bytes(self, n: int) -> int:
         """What grows with every text of a batch while it is run."""
-        held = self.sizes.layer_bytes(n) + int(self.cost.held(self.sizes, n))
+        held = self.sizes.layer_bytes(n) + int(self.cost.held(self.sizes, n)) + self.beside
         return held + self.together * self.cost.kept_bytes(self.sizes, n)
 
     def fixed_bytes(self, n: int) -> int:

@@ -52,9 +52,7 @@ def room_for(
     """The batch sizes that stay inside `memory`: of the longest texts, and of each length; `beside`: bytes that a text
     holds beside the method's. Raises OverBudget.
     """
-    wanted = demand(subject, chosen, options, together)
-    cost = wanted.cost
-    wanted = replace(wanted, cost=replace(cost, held=lambda sizes, n: cost.held(sizes, n) + beside))
+    wanted = replace(demand(subject, chosen, options, together), beside=beside)
     return within(name, wanted, lengths, memory, batch_size, _costs)
 
 

@@ -50,7 +50,7 @@ class Method:
         """The Attributions of one request's texts, for families that share nothing."""
         raise NotImplementedError(f"{type(self).__name__} runs no single request")
 
-    def rows(self, subject: Subject, ask: Traced[Self]) -> Float[Tensor, "answer source"] | None:
+    def rows(self, subject: Subject, ask: Traced) -> Float[Tensor, "answer source"] | None:
         """Raw scores of every answer token over prompt and answer, 0 behind the row that predicts it, all from one
         pass; None: each answer token is asked for alone.
         """

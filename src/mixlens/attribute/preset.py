@@ -67,6 +67,11 @@ class Preset(Method):
         """The options of the mixing method among a request's."""
         return {**self.fixed, **{k: v for k, v in options.items() if k not in _OWN}}
 
+    def by_field(self, maps: LayerMaps, options: Mapping[str, Any]) -> bool:
+        """Whether scores are divided by those of uniform attention (the receptive field)."""
+        wanted = options.get("receptive_field", self.receptive_field)
+        return maps.windows is not None if wanted is None else bool(wanted)
+
     def layers(self, deep: Deep) -> Literal["own"] | None:
         return "own" if deep == "each" or self.aggregation != "layer" else None
 
@@ -107,15 +112,14 @@ class Preset(Method):
         return [[mine[i] for i in range(count)] for mine in out]
 
     @torch.no_grad()
-    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+    def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token's row of the maps of one pass."""
         options = self.maps_options(ask.options)
         ((_, ((text_pass,),)),) = subject.passes(
             [ask.tokens], [(mapper(self.mixing, options), None)], batch_size=1, progress=ask.progress
         )
         maps = layer_maps(subject, text_pass, torch.stack(text_pass.layers), self.mixing, options)
-        wanted = ask.options.get("receptive_field", self.receptive_field)
-        field = maps.windows is not None if wanted is None else bool(wanted)
+        field = self.by_field(maps, ask.options)
         arguments, rows = dict(self.arguments), ask.rows
         if self.aggregation == "flow":
             arguments |= {"normalize": False, "layers": [-1], "queries": rows}
@@ -140,8 +144,7 @@ def _attribution(
     resolved = answer(subject.head, ask.reads[i], text_pass.logits)
     scores, made = _filled_up(text_pass, rows_made)
     maps = layer_maps(subject, text_pass, scores, preset.mixing, ask.method.maps_options(ask.options), made=made)
-    wanted = ask.options.get("receptive_field", preset.receptive_field)
-    field = maps.windows is not None if wanted is None else bool(wanted)
+    field = preset.by_field(maps, ask.options)
     own_rows = _own_rows(maps, resolved.rows, field) if ask.layered == "each" else None
     arguments, at = dict(preset.arguments), resolved.rows
     if preset.aggregation == "flow":  # the read-out rows, of the last layer alone unless all were asked for

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer import Answer
-from mixlens.attribute.method import Method
 from mixlens.capture.text import Tokens
 from mixlens.progress import Progress
 
-M_co = TypeVar("M_co", bound=Method, covariant=True)
-
 
 @dataclass(frozen=True, eq=False)
-class Traced(Generic[M_co]):
-    """What is asked of an answer that stands behind its prompt in `tokens`, its first token at position `first`.
+class Traced:
+    """What a method is asked of an answer behind its prompt in `tokens`, its first token at position `first`.
 
     Answer token t stands at position first + t and is predicted at row first + t - 1 (`rows`), where the model gives
     `logits`; `answers`: what is explained there, by default the token itself.
     """
 
-    name: str
-    method: M_co
     options: Mapping[str, Any]
     tokens: Tokens
     first: int
     logits: Float[Tensor, "answer vocabulary"]
     answers: Sequence[Answer]
-    batch_size: int = 32
-    memory: Any = None
     progress: Progress | None = None
 
     @property

@@ -74,6 +74,7 @@ def trace(
     require_room(subject, len(question.tokens), len(reply))
     tokens, first = joined(question.tokens, reply), len(question.tokens)
     others = foils(subject, foil, reply)
+    out = excluded(question.tokens, reply, exclude)
     beside = row_bytes(subject, len(reply), len(tokens))
     room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
@@ -83,7 +84,6 @@ def trace(
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
     scores = scores.clone()
     scores.masked_fill_(behind(first, len(reply)), 0.0)
-    out = excluded(question.tokens, reply, exclude)
     scores[:, list(out)] = 0.0
     same = tuple(t for t, other in enumerate(others or ()) if other == reply.ids[t])
     scores[list(same)] = 0.0  # target and foil are one token there: nothing speaks for either
@@ -119,10 +119,8 @@ def behind(first: int, count: int) -> Tensor:
 
 def row_bytes(subject: Subject, rows: int, size: int) -> int:
     """What the rows of an answer hold beside one text's pass: their logits, some times over, and a layer's terms."""
-    output = subject.model.get_output_embeddings()
-    vocabulary = 0 if output is None else output.weight.shape[0]
     sizes = sizes_of(subject)
-    return rows * max(4, sizes.item) * (COPIES * vocabulary + size * (4 * sizes.heads + sizes.layers))
+    return rows * sizes.item * (COPIES * sizes.vocabulary + size * (4 * sizes.heads + sizes.layers))
 
 
 def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
@@ -167,7 +165,7 @@ def _rows(
 ) -> Tensor:
     """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
     options = {k: v for k, v in settings.items() if k in chosen.options()}
-    ask = Traced(name, chosen, options, tokens, first, logits, answers, batch_size, memory, progress)
+    ask = Traced(options, tokens, first, logits, answers, progress)
     scores = chosen.rows(subject, ask)
     if scores is not None:
         return scores

@@ -29,8 +29,6 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
 
     Raises EmptyInput where it ends at once, UnknownOption for arguments that `generate` does not take.
     """
-    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
-        raise UnknownOption(f"expected max_new_tokens of 1 or more, got {max_new_tokens!r}")
     model = subject.model
     room = max_new_tokens if subject.limit is None else min(max_new_tokens, subject.limit - len(prompt))
     if room < 1:
@@ -38,8 +36,9 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             f"expected a prompt that leaves room for an answer among {subject.limit} positions, got {len(prompt)} "
             "tokens; shorten it"
         )
+    known = vars(GenerationConfig())
     for argument in arguments:
-        if argument not in vars(GenerationConfig()):  # it would keep it, and nobody read it
+        if argument not in known:  # it would keep it, and nobody read it
             raise UnknownOption(
                 f"the model's generate has no argument {argument!r} (see transformers' GenerationConfig)"
             )

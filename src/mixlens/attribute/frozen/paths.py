@@ -25,6 +25,7 @@ from mixlens.decompose.terms import ROW_BYTES
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
 from mixlens.subject import Subject
+from mixlens.target import Quantity
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -41,6 +42,7 @@ class PathLogit(Frozen):
     """
 
     rules: Rules = RULES["cp_lrp"]
+    of: Quantity = "log_odds"
     signed: bool = False
 
     def cost(self, options: Mapping[str, Any]) -> Cost:

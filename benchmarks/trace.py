@@ -16,6 +16,8 @@ import mixlens
 
 # and the limit that each is held to
 METHODS = {"head_logit": 4, "alti_logit": 8, "attention_rollout": 4, "globenc": 4, "alti": 8, "ifr": 8}
+# one forward pass, and one backward a token of the answer (about two forward passes each)
+METHODS |= dict.fromkeys(("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit"), 80)
 
 
 def decoder(layers: int) -> Any:

@@ -61,6 +61,7 @@ def test_some_are_not_defined_everywhere():
     assert some == {
         ("mixing", "norm_resln"),
         *(("attribute", name) for name in ("grad_sum", "partial_lrp", "trans_att", "head_logit", "alti_logit")),
+        *(("attribute", name) for name in ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit")),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mixlens.attribute.chance import Random
+from mixlens.attribute.frozen import RULES, Frozen, PathLogit
 from mixlens.attribute.gradient import Gradient
 from mixlens.attribute.gradient import functions as gradients
 from mixlens.attribute.jacobian import Jacobian
@@ -157,7 +158,27 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         steps=100,
     ),
     Path("deeplift", "rescaled activations, times the difference from a baseline", "Shrikumar 2017"),
+    Frozen(
+        "cp_lrp",
+        "gradient times input, norms' scales, attention and gates held fixed",
+        "Ali 2022",
+        rules=RULES["cp_lrp"],
+    ),
+    Frozen(
+        "attn_lrp",
+        "gradient times input, norms' scales held fixed, products shared by halves",
+        "Achtibat 2024",
+        rules=RULES["attn_lrp"],
+    ),
+    Frozen(
+        "gim",
+        "gradient times input, norms' scales held fixed, a warmer softmax, products shared by halves",
+        "Edin 2025",
+        rules=RULES["gim"],
+    ),
+    Frozen("libragrad", "the same as cp_lrp, by another way", "Mehri 2025", rules=RULES["libragrad"]),
     Logit("head_logit", "what each head carries straight to the logits, negative terms dropped", "mixlens"),
+    PathLogit("path_logit", "what each head carries along paths to the logits, negative terms dropped", "mixlens"),
     AltiLogit("alti_logit", "direct terms of the logit, followed to the input through the alti maps", "Ferrando 2023"),
     Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
     Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),

@@ -58,13 +58,27 @@ class Call:
         q, k = widened(self.q[:, :, rows]) * self.scaling, repeat_heads(widened(self.k), self.groups)
         s = q @ k.transpose(2, 3)
         if self.softcap is not None:
-            s = torch.tanh(s / self.softcap) * self.softcap
+            s = self.capped(s, self.softcap)
         if self.bias is not None:
             s = s + widened(self.bias[..., rows, :])
         if self.mask is not None and self.mask.dtype != torch.bool:
             return s + widened(_rows(self.mask, rows))
         visible = self.visible(rows)
         return s if visible is None else s.masked_fill(~visible, torch.finfo(s.dtype).min)
+
+    def capped(self, s: Tensor, cap: float) -> Tensor:
+        """Logits held below `cap`."""
+        return torch.tanh(s / cap) * cap
+
+    def output(self) -> Tensor:
+        """What the heads read, (batch, head, row, width), as the model would compute it."""
+        v = repeat_heads(self.v, self.groups)
+        if self.softcap is not None or self.bias is not None:  # torch's fused kernel knows neither
+            return torch.cat([self.weights(r).to(v.dtype) @ v for r in blocks(self.q.shape[2], 256)], 2)
+        k = repeat_heads(self.k, self.groups)
+        return F.scaled_dot_product_attention(
+            self.q, k, v, attn_mask=self.mask, scale=self.scaling, is_causal=self.causal
+        )
 
     def take(self, queries: Tensor) -> Call:
         """The same call for some query rows only; `queries` (batch, row): their positions."""
@@ -147,17 +161,11 @@ def _forward(
         causal=attention_mask is None and is_causal and query.shape[2] > 1,
     )
     record = module.__dict__.get(RECORDER)
-    weights = None if record is None else record(call)
-    v = repeat_heads(value, call.groups)
-    if weights is not None:  # a method wants them in the autograd graph
-        out = weights.to(v.dtype) @ v
-    elif softcap is not None or position_bias is not None:  # torch's fused kernel knows neither
-        out = torch.cat([call.weights(r).to(v.dtype) @ v for r in blocks(query.shape[2], 256)], 2)
+    answer = None if record is None else record(call)
+    if isinstance(answer, Tensor):  # a method wants these weights in the autograd graph
+        out = answer.to(value.dtype) @ repeat_heads(value, call.groups)
     else:
-        k = repeat_heads(key, call.groups)
-        out = F.scaled_dot_product_attention(
-            query, k, v, attn_mask=attention_mask, scale=call.scaling, is_causal=call.causal
-        )
+        out = (call if answer is None else answer).output()
     return out.transpose(1, 2).contiguous(), None
 
 

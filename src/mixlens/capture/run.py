@@ -48,7 +48,7 @@ class LayerPass:
 
 OnLayer = Callable[[LayerPass], Tensor | None]
 OnInput = Callable[[int, Tensor], Tensor | None]
-OnCall = Callable[[int, Call], Tensor | None]
+OnCall = Callable[[int, Call], Tensor | Call | None]
 OnLinear = Callable[[torch.nn.Linear, Tensor, Tensor], None]
 
 
@@ -58,7 +58,10 @@ class Watch:
 
     layer: OnLayer  # behind each layer, in order: the layer's output
     input: OnInput | None = None  # in front of each layer: its input
-    call: OnCall | None = None  # each attention call: the weights (batch, head, query, key) that it is computed with
+    call: OnCall | None = (
+        None  # each attention call: the weights (batch, head, query, key) that it is computed with, or
+    )
+    # a call in its place, whose `output` it is
     linear: OnLinear | None = None  # each linear map's input and output
 
 
@@ -136,7 +139,7 @@ class Recorder:
         self.current = LayerPass(self.count, module, _hidden(args, kwargs), attends, args=args, kwargs=kwargs)
         return None if new is None else (args, kwargs)
 
-    def record(self, number: int, call: Call) -> Tensor | None:
+    def record(self, number: int, call: Call) -> Tensor | Call | None:
         """The layer's attention sub-block `number` calls the interface."""
         if self.current is None:
             return None
@@ -189,14 +192,19 @@ def run(
     on_linear: OnLinear | None = None,
     skip: Sequence[type] = (),
     tokens: Sequence[int] | None = None,
+    prepare: Callable[[Any], None] | None = None,
 ) -> Any:
     """One pass over `inputs`, and the output of what ran: see `Watch` (`on_...`), `Reading` and `Recorder` (`skip`).
+
+    `prepare`: changes the shadow first, in ways that keep every number of the pass.
 
     What is seen begins above the layers that are skipped, where `on_input` has to give the input. Raises
     SelfCheckFailed when an attention sub-block does not call the attention interface exactly once, or when no layer
     runs.
     """
     twin = shadow(model, NAME)
+    if prepare is not None:
+        prepare(twin)
     recorder = Recorder(spec, Watch(on_layer, on_input, on_call, on_linear), skip)
     recorder.attach(twin)
     output = Reading(heads, at, tokens).prepare(twin)(**inputs)

@@ -1,0 +1,123 @@
+"""One forward pass of a language model by rules, and gradients of the numbers explained at some of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mixlens.answer import Answer
+from mixlens.architectures import base_model, layer_modules, submodule
+from mixlens.attribute.frozen.rules import Rules, prepare, ruled
+from mixlens.capture.attention import Call
+from mixlens.capture.run import LayerPass, run
+from mixlens.precision import widened
+from mixlens.subject import Subject
+from mixlens.subject.unembedding import Unembedding
+from mixlens.target import Quantity
+
+
+@dataclass(eq=False)
+class RuledPass:
+    """`leaf` (text, token, dim): the input of the layer asked for. `normed` (row, dim): what the vocabulary's map reads
+    at the rows. `written`: what the attention of each layer from there on writes, where it is kept; `seen`: these
+    layers.
+    """
+
+    logits: Float[Tensor, "row vocabulary"]
+    normed: Tensor
+    leaf: Tensor
+    written: list[Tensor] = field(default_factory=list)
+    seen: list[LayerPass] = field(default_factory=list)
+
+
+def ruled_pass(
+    subject: Subject,
+    inputs: Mapping[str, Tensor],
+    texts: Sequence[int],
+    rows: Sequence[int],
+    rules: Rules,
+    *,
+    layer: int = 0,
+    keep: bool = False,
+) -> RuledPass:
+    """One pass inside autograd; read at `rows` of the batch's `texts`. Parameters get no gradient.
+
+    `keep`: what the attentions read and write is kept too. Raises Undefined.
+    """
+    spec, unembedding = subject.spec, subject.unembedding
+    leaves: list[Tensor] = []
+    written: list[Tensor] = []
+    seen: list[LayerPass] = []
+
+    def on_input(index: int, x: Tensor) -> Tensor | None:
+        if index != layer:
+            return None
+        leaves.append(x.detach().requires_grad_())
+        return leaves[0]
+
+    def on_call(index: int, call: Call) -> Call | None:
+        return ruled(rules, call) if index >= layer else None
+
+    def on_layer(passed: LayerPass) -> None:
+        if keep and passed.index >= layer:
+            seen.append(passed)
+
+    def change(twin: Any) -> None:
+        prepare(rules, spec, twin)
+        if keep:
+            for module in layer_modules(base_model(twin), spec):
+                submodule(module, spec.attend.out).register_forward_hook(_kept)
+
+    def _kept(module: Any, args: Any, out: Tensor) -> None:
+        if leaves:
+            written.append(out)
+
+    with torch.enable_grad():
+        output = run(subject.model, spec, inputs, on_layer, on_input=on_input, on_call=on_call, prepare=change)
+        normed = output.last_hidden_state[list(texts), list(rows)]
+    with torch.no_grad():
+        logits = unembedding.logits(normed)
+    return RuledPass(logits, normed, leaves[0], written, seen)
+
+
+def covectors(
+    unembedding: Unembedding,
+    logits: Float[Tensor, "row vocabulary"],
+    answers: Sequence[Answer],
+    of: Quantity,
+    rules: Rules,
+) -> tuple[Float[Tensor, " row"], Float[Tensor, "row dim"]]:
+    """The explained number of each row, and its gradient by what the vocabulary's map reads there."""
+    with torch.enable_grad():
+        leaf = logits.detach().clone().requires_grad_()
+        values = torch.stack([answer.value((row,), of) for answer, row in zip(answers, leaf, strict=True)])
+        (weights,) = torch.autograd.grad(values.sum(), leaf)
+    if unembedding.cap is not None and rules.activation == "slope":
+        weights = weights * _slope_of_cap(logits / unembedding.cap)
+    else:
+        weights = weights * unembedding.slope(logits)
+    return values.detach(), unembedding.combined(weights)
+
+
+def _slope_of_cap(y: Tensor) -> Tensor:
+    """tanh(x) / x at y = tanh(x)."""
+    return torch.where(y == 0, 1.0, y / torch.atanh(y))
+
+
+def gradients(passed: RuledPass, covector: Tensor, wanted: Sequence[Tensor], *, last: bool = True) -> list[Tensor]:
+    """Gradients of sum over rows of covector . normed; the graph is kept for others but for the `last`."""
+    found = torch.autograd.grad(
+        passed.normed, list(wanted), covector.to(passed.normed.dtype), retain_graph=not last, allow_unused=True
+    )
+    return [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
+
+
+def products(leaf: Tensor, gradient: Tensor, reduce: str) -> Float[Tensor, "*text token"]:
+    """Gradient times input, summed over dimensions, or its L2 norm."""
+    both = widened(leaf.detach()) * widened(gradient)
+    return both.norm(dim=-1) if reduce == "l2" else both.sum(-1)

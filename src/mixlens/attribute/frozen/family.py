@@ -1,0 +1,142 @@
+"""Frozen gradients: gradient times input, where parts of the model are held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from mixlens.answer import answer
+from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
+from mixlens.attribute.frozen.rules import Rules
+from mixlens.attribute.gradient.family import checked_layer, graph_bytes
+from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.traced import Traced
+from mixlens.cost import Cost
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.results import Attribution
+from mixlens.subject import Subject
+from mixlens.subject.finite import not_finite
+from mixlens.subject.head import HeadTask
+from mixlens.subject.provenance import provenance
+from mixlens.target import Quantity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from mixlens.architectures.spec import Spec
+    from mixlens.attribute.request import Request
+
+REDUCE = ("sum", "l2")
+
+COST = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+
+
+@dataclass(frozen=True)
+class Frozen(Method):
+    """Gradient times input by `rules`, of a causal language model's answer."""
+
+    rules: Rules = Rules()  # noqa: RUF009 (frozen)
+    of: Quantity = "logit"
+    signed: bool = True
+    class_specific: bool = True
+    heads: tuple[HeadTask, ...] | None = ("causal",)
+
+    def cost(self, options: Mapping[str, Any]) -> Cost:
+        return COST
+
+    def for_spec(self, spec: Spec) -> Method:
+        if spec.order == "post":
+            raise Undefined(
+                f"{self.name} is worked out for a residual stream that no norm interrupts, this model's layers are "
+                "post-LN; use saliency or grad_x_input"
+            )
+        if len(spec.attends) > 1:
+            raise Undefined(
+                f"{self.name} has rules for layers of one attention, got {len(spec.attends)}; use saliency or "
+                "grad_x_input"
+            )
+        return self
+
+    def options(self) -> dict[str, Any]:
+        return {"reduce": "sum", "layer": 0}
+
+    def layers(self, deep: Deep) -> Literal["again"] | None:
+        return "again" if deep == "each" else None
+
+    def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
+        """A batch of texts at a time. Raises TargetError, Undefined, UnknownOption."""
+        ask.need_answer(subject)
+        if any(read.row != read.at for read in ask.reads):
+            raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
+        results: dict[int, Attribution] = {}
+        for batch in subject.batches(ask.texts, ask.batch_size):
+            members = batch.members
+            at = [ask.answers[i] for i in members]
+            passed = self.see(subject, batch.inputs, range(len(members)), at, ask.options)
+            answers = [
+                answer(subject.head, ask.reads[i], (row,)) for i, row in zip(members, passed.logits, strict=True)
+            ]
+            values, covector = covectors(subject.unembedding, passed.logits, answers, self.of, self.rules)
+            scores = self.score(subject, passed, covector, at, ask.options, last=True)
+            for b, i in enumerate(members):
+                tokens = ask.texts[i]
+                meta = {**provenance(subject, tokens), "of": answers[b].chosen(self.of), "value": float(values[b])}
+                own = self.finite(subject, scores[b, : len(tokens)])
+                results[i] = ask.result(tokens, own, None, answers[b], meta)
+            if ask.progress is not None:
+                ask.progress(batch.number, batch.count)
+        return [results[i] for i in range(len(ask.texts))]
+
+    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+        """One forward pass, and one backward pass an answer token over its graph."""
+        (batch,) = subject.batches([ask.tokens], 1)
+        count = len(ask.rows)
+        passed = self.see(subject, batch.inputs, [0] * count, ask.rows, ask.options)
+        _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
+        scores = []
+        for t, row in enumerate(ask.rows):
+            one = torch.zeros_like(covector)
+            one[t] = covector[t]
+            scores.append(self.score(subject, passed, one, [row], ask.options, last=t + 1 == count)[0])
+            if ask.progress is not None:
+                ask.progress(t + 1, count)
+        return self.finite(subject, torch.stack(scores))
+
+    def finite(self, subject: Subject, scores: Tensor) -> Tensor:
+        """Themselves. Raises NotFinite."""
+        if not bool(torch.isfinite(scores).all()):
+            raise not_finite(subject.model, "a gradient")
+        return scores
+
+    def see(
+        self,
+        subject: Subject,
+        inputs: Mapping[str, Tensor],
+        texts: Sequence[int],
+        rows: Sequence[int],
+        options: Mapping[str, Any],
+    ) -> RuledPass:
+        """The pass that the scores are made of."""
+        reduce = options.get("reduce", "sum")
+        if reduce not in REDUCE:
+            raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
+        layer = checked_layer(subject, options.get("layer", 0))
+        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer)
+
+    def score(
+        self,
+        subject: Subject,
+        passed: RuledPass,
+        covector: Tensor,
+        rows: Sequence[int],
+        options: Mapping[str, Any],
+        *,
+        last: bool,
+    ) -> Tensor:
+        """(text, token): the scores of the number whose gradient at the rows is `covector`. `rows`: of each text."""
+        (gradient,) = gradients(passed, covector, [passed.leaf], last=last)
+        return products(passed.leaf, gradient, options.get("reduce", "sum")).cpu()

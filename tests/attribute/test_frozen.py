@@ -1,0 +1,148 @@
+"""Gradients with parts held fixed: laws, and the formulas written out once more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mixlens.attribute.frozen import RULES, Frozen, Rules
+from mixlens.attribute.frozen.engine import ruled_pass
+from mixlens.attribute.table import ATTRIBUTIONS
+from mixlens.errors import Undefined, UnknownOption
+from mixlens.target import Target
+from models import exact, families
+from oracles.layers import FORWARDS, Norm, silu
+
+PRESETS = ("cp_lrp", "attn_lrp", "gim")
+DECODERS = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gpt_neox", "mistral", "opt")
+BARE = {"attention_bias": False, "mlp_bias": False}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_no_number_of_the_pass_changes(name):
+    lens, ids = families.lens(name, "causal"), families.text(7)
+    (batch,) = lens.subject.batches([lens.subject.read(ids).require()[0]], 1)
+    model = families.model(name, "causal", attention=exact.ATTENTION)  # eager attention rounds to float32
+    real = exact.forward(model, ids).logits[0, [3, 6]]
+    for preset in PRESETS:
+        passed = ruled_pass(lens.subject, batch.inputs, [0, 0], [3, 6], RULES[preset])
+        torch.testing.assert_close(passed.logits.detach(), real, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("settings", [BARE])
+def test_a_linear_model_without_biases_sums_to_its_logit(settings):
+    attr = families.lens("llama", "causal", **settings).attribute(families.text(7), "cp_lrp", target=3)
+    assert float(attr.scores.sum()) == pytest.approx(attr.meta["value"], abs=1e-8)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_without_rules_it_is_grad_x_input(name, monkeypatch):
+    monkeypatch.setitem(ATTRIBUTIONS, "ruleless", Frozen("ruleless", "-", "-", rules=Rules()))
+    lens, ids = families.lens(name, "causal"), families.text(7)
+    ours, theirs = (lens.attribute(ids, m, Target(4, foil=9)).scores for m in ("ruleless", "grad_x_input"))
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def linear_scores(ids: list[int], target: int) -> np.ndarray:
+    """A Llama's token scores by pushing each source token's share through the layers, a source at a time."""
+    model = families.model("llama", "causal", attention=exact.ATTENTION)
+    out = exact.forward(model, ids, output_hidden_states=True)
+    layers = list(FORWARDS["llama"](model.base_model, out.hidden_states[0][0].numpy()))
+    state = {k: t.detach().numpy() for k, t in model.state_dict().items()}
+    n, scores = len(ids), []
+    for j in range(n):
+        part = np.zeros_like(layers[0].x)
+        part[j] = layers[0].x[j]
+        for k, layer in enumerate(layers):
+            path = f"model.layers.{k}"
+            eps = model.config.rms_norm_eps
+            before = Norm(state[f"{path}.input_layernorm.weight"], 0.0, eps, rms=True)
+            value = before.frozen(part, layer.x) @ state[f"{path}.self_attn.v_proj.weight"].T
+            groups = len(layer.alpha) // model.config.num_key_value_heads
+            wide = value.reshape(n, -1, layer.v.shape[-1]).transpose(1, 0, 2).repeat(groups, 0)
+            part = part + sum(layer.alpha[h] @ wide[h] @ layer.wo[h] for h in range(len(layer.alpha)))
+            read, mlp = layer.ln2(layer.a), f"{path}.mlp"
+            gate = silu(read @ state[f"{mlp}.gate_proj.weight"].T + state[f"{mlp}.gate_proj.bias"])
+            up = layer.ln2.frozen(part, layer.a) @ state[f"{mlp}.up_proj.weight"].T
+            part = part + (gate * up) @ state[f"{mlp}.down_proj.weight"].T
+        final = Norm(state["model.norm.weight"], 0.0, model.config.rms_norm_eps, rms=True)
+        scores.append(final.frozen(part[-1], layers[-1].y[-1]) @ state["lm_head.weight"][target])
+    return np.array(scores)
+
+
+def test_cp_lrp_is_the_linear_decomposition():
+    ids = families.text(7)
+    got = families.lens("llama", "causal").attribute(ids, "cp_lrp", target=3).scores.numpy()
+    np.testing.assert_allclose(got, linear_scores(ids, 3), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", [*PRESETS, "path_logit"])
+@pytest.mark.parametrize("name", ["llama", "gemma2", *(pytest.param(f, marks=pytest.mark.slow) for f in DECODERS)])
+def test_batch_mates_change_nothing(name, method):
+    lens, ids = families.lens(name, "causal"), families.text(6)
+    one = lens.attribute(ids, method, target=3).scores
+    batch = lens.attribute([families.text(3), ids, families.text(9)], method, target=3)
+    torch.testing.assert_close(batch[1].scores, one, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("method", PRESETS)
+def test_a_foil_turns_the_sign(method):
+    lens, ids = families.lens("llama", "causal"), families.text(6)
+    one, other = (lens.attribute(ids, method, Target(a, foil=b)).scores for a, b in ((4, 9), (9, 4)))
+    torch.testing.assert_close(one, -other, rtol=1e-11, atol=1e-13)
+
+
+def test_libragrad_is_cp_lrp():
+    lens, ids = families.lens("gpt2", "causal"), families.text(6)
+    assert torch.equal(lens.attribute(ids, "libragrad").scores, lens.attribute(ids, "cp_lrp").scores)
+
+
+def test_the_norm_instead_of_the_sum():
+    scores = families.lens("llama", "causal").attribute(families.text(6), "gim", target=3, reduce="l2").scores
+    summed = families.lens("llama", "causal").attribute(families.text(6), "gim", target=3).scores
+    assert bool((scores >= 0).all()) and bool((scores * 32**0.5 >= summed.abs()).all())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_a_softmax_of_another_temperature_by_hand(temperature):
+    """dL/ds = p (g - p . g), p the softmax at that temperature, and the factors of q, k and v."""
+    from mixlens.attribute.frozen.rules import ruled
+    from mixlens.capture.attention import Call
+
+    draw = torch.Generator().manual_seed(0)
+    q, k, v, g = (torch.randn(1, 2, 5, 4, generator=draw, dtype=torch.float64).requires_grad_() for _ in range(4))
+    call = Call(q, k, v, None, 0.5, None, None, causal=True)
+    rules = Rules(softmax=temperature, query=1 / 4, key=1 / 4, value=1 / 2)
+    got = torch.autograd.grad((ruled(rules, call).output() * g.detach()).sum(), (q, k, v))
+    with torch.no_grad():
+        hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        s = (q @ k.mT * 0.5).masked_fill(hidden, -torch.inf)
+        p, a = (s / temperature).softmax(-1), s.softmax(-1)
+        by_weight = g @ v.mT
+        by_logit = p * (by_weight - (p * by_weight).sum(-1, keepdim=True))
+        expected = (by_logit @ k * 0.5 / 4, by_logit.mT @ q * 0.5 / 4, a.mT @ g / 2)
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "method", "options", "error", "says"),
+    [
+        (
+            "llama",
+            "causal",
+            "gim",
+            {"reduce": "max"},
+            UnknownOption,
+            "expected reduce='sum' or 'l2' for gim, got 'max'",
+        ),
+        ("llama", "causal", "path_logit", {"paths": 1}, UnknownOption, "expected paths='row' or 'all' for path_logit"),
+        ("llama", "causal", "gim", {"readout": 0}, Undefined, "gim reads the row that answers; leave readout= out"),
+        ("opt-post", "causal", "cp_lrp", {}, Undefined, "cp_lrp is worked out for a residual stream that no norm"),
+        ("gpt2", "sequence", "cp_lrp", {}, Undefined, "cp_lrp explains the answers of causal heads, got a sequence"),
+    ],
+)
+def test_what_has_no_rule_is_refused(family, head, method, options, error, says):
+    with pytest.raises(error, match=says):
+        families.lens(family, head).attribute(families.text(5), method, **options)

@@ -130,6 +130,10 @@ class Table:
         """Each example's own line: i, id, tokens, label, target, prediction, log_p, values; or error."""
         yield from lines(self.folder)  # from here, so that the table, whose folder it is, lives as long
 
+    def wrong(self) -> tuple[str, ...]:
+        """The ids of the examples whose answer is not the model's: measures of a known source leave them out."""
+        return tuple(line["id"] for line in self.examples() if line.get("right") is False)
+
     @checked
     def better(self, measure: str, a: str, b: str, *, layer: int | None = None) -> Paired:
         """a less b on the examples where both are defined: difference, interval and p by the paired bootstrap."""

@@ -99,7 +99,7 @@ class Curve(Measure):
         return sets if len(case.scores) >= values["shortest"] else []
 
     def points(self, options: Mapping[str, Any]) -> int:
-        """The points of its curve, the untouched text first; 0 where texts have different ones. Raises UnknownOption."""
+        """The points of its curve, the untouched text first; 0: texts have different ones. Raises UnknownOption."""
         return 0 if options["levels"] == ATTCAT else 1 + len(shares(options["levels"]))
 
 

@@ -115,7 +115,7 @@ def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Ex
     require_answers(lens.subject)
     if target is not None:
         raise UnknownOption(
-            f"target={target!r} would be ignored: what is explained of an example with a prompt is its answer= and foil="
+            f"target={target!r} would be ignored: of an example with a prompt its answer= and foil= are explained"
         )
     if any(job.numbers for job in design.jobs.values()):
         raise Undefined("layers= are of attributions of texts; a trace has no scores of single layers: leave it out")

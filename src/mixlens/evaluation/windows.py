@@ -60,7 +60,8 @@ def run(
         good, bad = _read(setting.lens, some, kind, mask, truncate)
         if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
-        refuse_traced(setting.lens, setting.design, setting.target, [one for _, one, _ in good])
+        given = [row for _, row in some if isinstance(row, Example)] or [one for _, one, _ in good]
+        refuse_traced(setting.lens, setting.design, setting.target, given)
         if window == 0 and not any(isinstance(row, Example) for _, row in some):  # (those hold what they hold)
             refuse_fields(kind, [y.measure for y in setting.design.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]

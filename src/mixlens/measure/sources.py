@@ -95,6 +95,8 @@ def units_of(case: Case) -> Int[np.ndarray, " token"]:
     return np.arange(len(case.scores)) if case.units is None else case.units
 
 
-def totals(scores: Vector, units: Int[np.ndarray, " token"], numbers: Int[np.ndarray, " unit"]) -> Vector:
+def totals(
+    scores: Vector, units: Int[np.ndarray, " token"], numbers: Int[np.ndarray, " unit"]
+) -> Float[np.ndarray, " unit"]:
     """The sum of the scores of each of these units."""
     return np.array([scores[units == k].sum() for k in numbers], dtype=np.float64)

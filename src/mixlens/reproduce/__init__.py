@@ -39,8 +39,8 @@ def reproduce(
 
     `data`: the folder of the data files (docs/reproduction.md). `limit`: at most so many texts a data set. `models`:
     role -> model for others than the embedded ones; the role "*" is all of them. `costly`: at most so many texts for
-    integrated gradients, HTA and IMDB. `seeds`: of generated data (`known-source`: 3). Started again with the same arguments
-    a killed run goes on. Raises UnknownMethod, UnknownOption, DataError, RunChanged. Returns the page's path.
+    integrated gradients, HTA and IMDB. `seeds`: of generated data (`known-source`: 3). Started again with the same
+    arguments a killed run goes on. Raises UnknownMethod, UnknownOption, DataError, RunChanged. Returns the page's path.
     """
     if name not in REPRODUCTIONS:
         raise UnknownMethod(f"no reproduction {name!r}{did_you_mean(name, REPRODUCTIONS)}")

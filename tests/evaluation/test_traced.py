@@ -74,9 +74,9 @@ def test_a_run_goes_on_and_names_the_wrong_ones(lens: mixlens.Lens, tmp_path) ->
     table = mixlens.evaluate(*args)
     lines = {line["id"]: line for line in table.examples()}
     assert lines["right"]["right"] is True and lines["a"]["right"] is False and lines["a"]["answer"] == "w6 w7"
-    assert "right" not in table.wrong() and "a" in table.wrong()
+    assert "right" not in table.wrong and "a" in table.wrong
     mrr = table.row("mrr", "head_logit")
-    assert (mrr.n, mrr.n_undefined, mrr.n_errors) == (3 - len(table.wrong()), len(table.wrong()), 0)
+    assert (mrr.n, mrr.n_undefined, mrr.n_errors) == (3 - len(table.wrong), len(table.wrong), 0)
     assert "not the model's" in str(table)
     results = (tmp_path / "results.jsonl").read_bytes()
     cut = results.splitlines(keepends=True)
@@ -88,7 +88,7 @@ def test_a_run_goes_on_and_names_the_wrong_ones(lens: mixlens.Lens, tmp_path) ->
 
 def test_an_answer_that_is_not_given_is_the_model_s(lens: mixlens.Lens) -> None:
     table = mixlens.evaluate(lens, [Example("a", prompt=PROMPT, gold=("w6",))], ["head_logit"], ["mrr"])
-    assert table.row("mrr", "head_logit").n == 1 and table.wrong() == ()
+    assert table.row("mrr", "head_logit").n == 1 and table.wrong == ()
 
 
 def test_documents_are_units_and_gold(lens: mixlens.Lens) -> None:

@@ -56,6 +56,9 @@ COLUMNS = tuple(f.name for f in fields(Row))
 class Table:
     """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made.
 
+    `wrong`: the ids of answers of language models that are not the model's own: measures of a known source leave them
+    out.
+
     Examples:
         >>> data = [{"text": "a good film.", "label": "positive"}, {"text": "a bad film.", "label": "negative"}]
         >>> table = mixlens.evaluate(lens, data, methods=["alti", "random"], measures=["aopc"])
@@ -74,6 +77,7 @@ class Table:
     resamples: int = 1000
     seed: int = 0
     array: NDArray[np.float64] = field(repr=False, default_factory=lambda: np.empty((0, 0)))
+    wrong: tuple[str, ...] = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -129,10 +133,6 @@ class Table:
     def examples(self) -> Iterator[dict[str, Any]]:
         """Each example's own line: i, id, tokens, label, target, prediction, log_p, values; or error."""
         yield from lines(self.folder)  # from here, so that the table, whose folder it is, lives as long
-
-    def wrong(self) -> tuple[str, ...]:
-        """The ids of the examples whose answer is not the model's: measures of a known source leave them out."""
-        return tuple(line["id"] for line in self.examples() if line.get("right") is False)
 
     @checked
     def better(self, measure: str, a: str, b: str, *, layer: int | None = None) -> Paired:

@@ -87,7 +87,7 @@ def table(study: Study) -> Findings:
                 for label, _, _ in methods:
                     for measure in TITLES:
                         found.setdefault((measure, label), []).append(ran.values(measure, label))
-            off += len(ran.wrong())
+            off += len(ran.wrong)
         for (measure, label), parts in found.items():
             values[measure][label, task] = np.concatenate(parts)
         study.counted[task] = items * seeds

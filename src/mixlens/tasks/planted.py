@@ -15,8 +15,7 @@ from mixlens.options import options_of
 from mixlens.tasks.example import Chars, Example
 
 NAMES = tuple("Anna Tom Mary Peter Lucy James Sarah Ben Emma David Laura Paul".split())
-COLOURS = tuple("red blue green yellow black white brown orange purple pink".split())
-THINGS = tuple("box bag door key lamp chair table coat boat car".split())
+OWNED = tuple("dog cat horse bird fish car boat house ball book".split())
 PLACES = tuple("garden kitchen library harbour tower market station museum cellar office".split())
 NUMBERS = tuple("two three four five six seven eight nine ten twelve".split())
 FILLER = (
@@ -73,7 +72,7 @@ def needle(
         raise UnknownOption(f"expected depth= None or a number of 0 to 1, got {shown(depth)}")
     if gold not in ("value", "fact"):
         raise UnknownOption(f"expected gold='value' or 'fact', got {shown(gold)}")
-    things, values = draw.sample(THINGS, keys), draw.sample(COLOURS, keys)
+    names, values = draw.sample(NAMES, keys), draw.sample(OWNED, keys)
     asked = draw.randrange(keys)
     lines: list[int | str] = [k for k in range(keys) if k != asked]
     lines += [FILLER[k % len(FILLER)] for k in draw.sample(range(max(filler, len(FILLER))), filler)]
@@ -85,12 +84,12 @@ def needle(
         if isinstance(line, str):
             out.add(f"{line} ")
             continue
-        start, _ = out.add(f"The {things[line]} is")
+        start, _ = out.add(f"{names[line]} has a")
         value = out.add(f" {values[line]}")
         _, end = out.add(".")
         spans[line] = (start, end) if gold == "fact" else (value[0] + 1, value[1])
         out.add(" ")
-    out.add(f"The {things[asked]} is")
+    out.add(f"Question: What does {names[asked]} have? Answer: {names[asked]} has a")
     return out.text, f" {values[asked]}", None, (spans[asked],)
 
 
@@ -114,8 +113,9 @@ def variables(draw: random.Random, *, steps: int = 2, chains: int = 2) -> tuple[
         done[chain] += 1
         if chain == asked:
             spans.append(span)
-    out.add(f"In numbers, {letters[asked * steps + steps - 1]} =")
-    return out.text, f" {numbers[asked]}", [f" {n}" for n in numbers if n != numbers[asked]][:1] or None, tuple(spans)
+    out.add(f"The value of {letters[asked * steps + steps - 1]} is")
+    other = next((f" {n}" for n in numbers if n != numbers[asked]), None)  # of another chain
+    return out.text, f" {numbers[asked]}", other, tuple(spans)
 
 
 def ioi(draw: random.Random) -> tuple[str, str, Any, tuple[Chars, ...]]:
@@ -180,7 +180,6 @@ def planted(name: str, count: int, *, seed: int = 0, **options: Any) -> list[Exa
     out = []
     for number in range(count):
         prompt, answer, foil, gold = kind(random.Random(f"{name} {seed} {number}"), **options)
-        foil = foil[0] if isinstance(foil, list) else foil
         out.append(Example(f"{name}-{seed}-{number}", prompt=prompt, answer=answer, foil=foil, gold=gold))
     return out
 

@@ -152,10 +152,10 @@ def notes(table: Table, best: str = "bold", chance: str = "grey") -> list[str]:
     undefined = sorted({row.measure for row in table.rows if row.n_undefined})
     if undefined:
         out.append(f"undefined on some texts, which are left out: {', '.join(undefined)}")
-    wrong = len(table.wrong())
+    wrong = len(table.wrong)
     if wrong:
         out.append(
-            f"{wrong} of {table.array.shape[1]} answers are not the model's (Table.wrong() names them); measures of a "
+            f"{wrong} of {table.array.shape[1]} answers are not the model's (Table.wrong names them); measures of a "
             "known source leave them out"
         )
     failed = max((row.n_errors for row in table.rows), default=0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from mixlens.reproduce import known, reproduce
 from mixlens.reproduce.study import Study
 from models import chats, families
 
+ROOT = Path(__file__).parents[2]
 GROUPS = {
     "some": (("random", "random", {}), ("head_logit", "head_logit", {})),
     "later": (("not_there", "not_there_yet", {}),),
@@ -77,3 +81,13 @@ def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
     }
     assert min(means["head_logit"]) > 0.8 > 0.5 > max(means["random"]), means
     assert "`mixlens reproduce known-source --limit 6 --seeds 1`" in page
+
+
+def test_the_page_is_written_from_its_record():
+    """No number stands there by hand: python experiments/known_source_page.py writes it again."""
+    sys.path.insert(0, str(ROOT / "experiments"))
+    try:
+        text = importlib.import_module("known_source_page").text()
+    finally:
+        sys.path.remove(str(ROOT / "experiments"))
+    assert text == (ROOT / "docs" / "known-source.md").read_text(encoding="utf-8")

@@ -91,10 +91,11 @@ def test_an_answer_that_is_not_given_is_the_model_s(lens: mixlens.Lens) -> None:
     assert table.row("mrr", "head_logit").n == 1 and table.wrong == ()
 
 
-def test_documents_are_units_and_gold(lens: mixlens.Lens) -> None:
+def test_documents_are_units_and_gold(lens: mixlens.Lens, tmp_path) -> None:
     row = {"prompt": "w7 w8", "documents": {"w95": "w20 w21 w22", "w96": "w23 w24"}, "answer": "w21", "gold": ["w96"]}
     measures = [("mrr", "mrr", {"by": "unit", "wrong": True}), ("top", "top_k_drop", {"k": 1})]
-    table = mixlens.evaluate(lens, [row], ["saliency"], measures, task="documents")
+    (tmp_path / "own.jsonl").write_text(json.dumps(row) + "\n")
+    table = mixlens.evaluate(lens, tmp_path / "own.jsonl", ["saliency"], measures, task="documents")
     trace = lens.trace("w7 w8", "w21", "saliency", documents=row["documents"])
     sums = {name: float(trace.scores[0, slice(*at)].sum()) for name, at in trace.meta["documents"].items()}
     first = max(sums, key=lambda name: sums[name])

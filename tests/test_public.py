@@ -29,6 +29,7 @@ NAMES = [
     "load",
     "measures",
     "methods",
+    "planted",
     "read",
     "task",
 ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mixlens.results import read as read
     from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
+    from mixlens.tasks.planted import planted as planted
     from mixlens.tasks.table import task as task
 
 _HOME = {
@@ -49,6 +50,7 @@ _HOME = {
     "Table": "evaluation.result",
     "Example": "tasks.example",
     "task": "tasks.table",
+    "planted": "tasks.planted",
 }
 __all__ = [
     "Attribution",
@@ -66,6 +68,7 @@ __all__ = [
     "load",
     "measures",
     "methods",
+    "planted",
     "read",
     "task",
 ]

@@ -26,6 +26,12 @@ def marks(*values: int) -> np.ndarray:
     return np.array(values, dtype=bool)
 
 
+def foretold() -> Case:
+    """Tokens 1 and 2 may go; without both, 2, 1 and none of them more is left, as the scores say: 0 1 3 4."""
+    left = {(1, 2): -9.0, (2,): -3.0, (1,): -2.0, (): -1.0}
+    return case(curve=vector(-1, *(left[gone] for gone in measure("lds").removed(case()))))  # type: ignore[attr-defined]
+
+
 CURVE = np.log([0.8, 0.6, 0.4])  # untouched, then two levels
 
 # name -> (what is looked at, its number); ranks are those of SCORES from the lowest: 4 1 3 2
@@ -56,6 +62,16 @@ HAND: dict[str, tuple[Callable[[], Case], float]] = {
     "token_f1": (lambda: case(rationale=vector(0, 1, 0, 0)), 0.0),
     # precision is 0 at recall 0, 1/2 at recall 1; the curve begins at (0, 1): (0 + 1/2) / 2
     "auprc": (lambda: case(rationale=vector(0, 1, 0, 0)), 0.25),
+    "recovery": (lambda: case(gold=marks(0, 0, 1, 1)), 0.0),  # of the one highest, 0
+    "mrr": (lambda: case(gold=marks(0, 0, 1, 1)), 1 / 2),
+    "gold_mass": (lambda: case([4.0, -1.0, 3.0, 2.0], gold=marks(0, 1, 1, 0)), 3 / 9),
+    # ln p falls from -1 by shares 1, .5, .75 (never rising: .5), 0: trapezoids .75, .5, .25
+    "rise": (lambda: case(curve=vector(-1, -3, -2, -5)), (0.75 + 0.5 + 0.25) / 3),
+    "top_k_drop": (lambda: case(curve=vector(-1, -3)), 2.0),
+    # one of two tokens goes at the first ten levels, the one of 3/4; the curve is at 1/2 there, what is left at 1/4:
+    # (1 + 3/4) / 2, nine times 3/4, 3/8, then 0
+    "mas": (lambda: case(curve=vector(-1, *[-2] * 10, *[-3] * 10)), 8 / 20),
+    "lds": (lambda: foretold(), 1.0),
     "iou": (lambda: case(rationale=vector(0, 1, 1, 0)), 1.0),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 
 import mixlens
 from mixlens.errors import InputError, UnknownMethod, UnknownOption
-from mixlens.measure import MEASURES, Case, Corpus, Curve, measure
+from mixlens.measure import MEASURES, Ablation, Case, Corpus, Curve, Measure, measure
 
 NAMES = (
     "spearman kendall_tau pearson aopc log_odds comprehensiveness sufficiency kendall_confidence precision_at_k "
-    "cue_dot cue_ap probes_needed special_rank consistency token_f1 auprc iou mdl_compression anisotropy"
+    "cue_dot cue_ap probes_needed special_rank consistency token_f1 auprc iou recovery mrr gold_mass rise mas "
+    "top_k_drop lds mdl_compression anisotropy"
 ).split()
 OF_A_TEXT = [name for name, m in MEASURES.items() if not isinstance(m, Corpus)]
 CURVES = [name for name, m in MEASURES.items() if isinstance(m, Curve)]
@@ -36,7 +38,15 @@ def full(scores: list[float], special: list[int], marked: list[int]) -> Case:
         rationale=mask.astype(np.float64),
         answer=mask,
         curve=np.log(np.array([0.8, 0.8, 0.5, 0.1])),
+        gold=mask,
     )
+
+
+def fitting(m: Measure, case: Case) -> Case:
+    """The same with a curve of as many points as the measure has levels or sets of tokens."""
+    if m.name not in ("mas", "lds"):
+        return case
+    return replace(case, curve=np.log(np.linspace(0.8, 0.1, 1 + len(m.removed(case)))))
 
 
 def test_no_name_is_lost():
@@ -56,6 +66,8 @@ def test_facts():
         "sufficiency",
         "kendall_confidence",
         "probes_needed",
+        "rise",
+        "mas",
     }
     assert {f["name"] for f in known if f["higher_is_better"] is None} == {
         "special_rank",
@@ -118,10 +130,13 @@ ODD = {
 @pytest.mark.parametrize("name", OF_A_TEXT)
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_texts_give_a_value_in_range_or_nan(name, kind):
-    m, given = MEASURES[name], full(*ODD[kind])
+    m = MEASURES[name]
+    given = fitting(m, full(*ODD[kind]))
     value = m(given)
     assert math.isnan(value) or m.range[0] <= value <= m.range[1]
-    if isinstance(m, Curve):
+    if isinstance(m, Ablation):
+        assert all(given.removable[list(s)].all() and s == tuple(sorted(set(s))) for s in m.removed(given))
+    elif isinstance(m, Curve):
         for levels in ("tenths", "eraser", "attcat-code", (0.5,)):
             sets = m.removed(given, levels=levels)
             assert bool(sets) == given.removable.any()
@@ -142,6 +157,11 @@ UNDEFINED = {
     "token_f1": {"nothing marked"},
     "auprc": {"nothing marked"},
     "iou": {"nothing marked"},
+    "recovery": {"nothing marked"},
+    "mrr": {"nothing marked"},
+    "gold_mass": NO_SHARES,
+    "mas": {"all zero"},
+    "lds": {"all zero", "one token"},
     "special_rank": {"one token", "nothing marked", "all marked"},
 }
 
@@ -149,7 +169,7 @@ UNDEFINED = {
 @pytest.mark.parametrize("kind", ["constant", "all zero", "one token", "nothing marked", "all marked"])
 def test_which_are_undefined(kind):
     given = full(*ODD[kind])
-    undefined = {name for name in OF_A_TEXT if math.isnan(MEASURES[name](given))}
+    undefined = {name for name in OF_A_TEXT if math.isnan(MEASURES[name](fitting(MEASURES[name], given)))}
     assert undefined == {name for name, kinds in UNDEFINED.items() if kind in kinds}
 
 
@@ -166,6 +186,8 @@ LENGTHS = {
     "cue": (np.zeros(3, dtype=bool), "expected 2 values of cue, one a token, got 3"),
     "rationale": (np.zeros(3), "expected 2 values of rationale, one a token, got 3"),
     "answer": (np.zeros(0, dtype=bool), "expected 2 values of answer, one a token, got 0"),
+    "gold": (np.zeros(3, dtype=bool), "expected 2 values of gold, one a token, got 3"),
+    "units": (np.zeros(3, dtype=int), "expected 2 values of units, one a token, got 3"),
     "keep": (np.zeros(3, dtype=bool), "expected 2 values of keep, one a token, got 3"),
     "others": ((np.zeros(2), np.zeros(3)), r"expected 2 scores a class, one a token, got \[2, 3\]"),
     "pieces": (("a",), "expected 2 pieces, one a token, got 1"),

@@ -49,7 +49,7 @@ def test_links_of_the_list_lead_to_a_page(script):
 def test_every_table_and_figure_has_its_page_or_a_reason():
     entries = [one for paper in CATALOGUE.values() for one in paper]
     assert all(bool(one.page) != bool(one.why) for one in entries)
-    assert {one.page for one in entries if one.page} == set(REPRODUCTIONS)
+    assert {one.page for one in entries if one.page} == set(REPRODUCTIONS) - {"known-source"}  # of no paper
 
 
 @pytest.mark.parametrize(

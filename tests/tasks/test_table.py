@@ -127,7 +127,7 @@ def test_measures_of_tasks_exist() -> None:
     from mixlens.measure import MEASURES
 
     assert {name for task in TASKS.values() for name in task.measures} <= set(MEASURES)
-    spans = {m.name for m in MEASURES.values() if m.needs in ("cue", "rationale", "answer")}
+    spans = {m.name for m in MEASURES.values() if m.needs in ("cue", "rationale", "answer", "gold")}
     assert spans == {name for task in TASKS.values() for name in task.measures}
     assert all(name == task.name and task.summary for name, task in TASKS.items())
 

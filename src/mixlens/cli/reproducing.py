@@ -21,7 +21,12 @@ def reproduce(
     model: Annotated[
         list[str] | None, typer.Option(metavar="[ROLE=]MODEL", help="Another model, for one role or for all.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="At most N texts a data set: a quick look.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "--items", metavar="N", help="At most N texts a data set: a quick look.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", help="Of generated data, known-source: 3 by default.")
+    ] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="cpu (the default), cuda ...")] = None,
     costly: Annotated[
         int | None,
@@ -49,7 +54,7 @@ def reproduce(
                     line.stage(part)
                 line.report(done, total)
 
-            how: dict[str, Any] = {"data": data, "limit": limit, "models": models, "costly": costly}
+            how: dict[str, Any] = {"data": data, "limit": limit, "models": models, "costly": costly, "seeds": seeds}
             with goes_on(out):
                 page = run(name, out, **how, device=device, batch_size=batch_size, progress=report)
         say(page.read_text(encoding="utf-8"))

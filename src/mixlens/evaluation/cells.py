@@ -14,7 +14,7 @@ from mixlens.evaluation.explain import Failure, Item, failure
 from mixlens.evaluation.scored import Scored, removed
 from mixlens.measure import Case, Curve
 from mixlens.measure.confidence import need_classes
-from mixlens.tasks import token_mask
+from mixlens.tasks.example import gold_mask, token_mask
 
 Marks = Mapping[str, Any]  # a field of `Case` -> (token,)
 
@@ -57,6 +57,12 @@ def marked(y: Yardstick, item: Item) -> Marks | Failure:
                 raise DataError(f"{y.measure.name} needs an answer, example {example.id!r} has none")
             last = len(tokens.text) - 1
             return {"answer": token_mask(tokens, [example.answer], segment=last, pieces=pieces) > 0}
+        if needs == "gold":
+            if example.gold is None:
+                raise DataError(
+                    f"{y.measure.name} needs gold, example {example.id!r} has none: where is its answer from?"
+                )
+            return {"gold": gold_mask(tokens, example.gold, item.documents)}
     except DataError as error:
         return failure(error)
     return {}
@@ -71,7 +77,8 @@ def _case(
     if isinstance(rows, Failure):
         return rows
     special = np.array(item.tokens.special, dtype=bool)
-    case = Case(scores=rows[layer], special=special, pieces=item.tokens.pieces, keep=chunk.keep[at], **marks)
+    about: Any = {"pieces": item.tokens.pieces, "keep": chunk.keep[at], "units": item.units, "wrong": item.wrong}
+    case = Case(scores=rows[layer], special=special, **about, **marks)
     if y.reference_key is not None:
         reference = chunk.scores[y.reference_key][at]
         if isinstance(reference, Failure):

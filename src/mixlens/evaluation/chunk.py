@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from mixlens.evaluation.cells import marked, numbers
 from mixlens.evaluation.design import MODEL, Design
-from mixlens.evaluation.explain import Failure, Item, items
+from mixlens.evaluation.explain import Failure, Item
+from mixlens.evaluation.kinds import items
 from mixlens.evaluation.log import Record
 from mixlens.evaluation.scored import Read, Scored, Setting, Tick, scored
+from mixlens.evaluation.traced import TracedItem
 from mixlens.evaluation.vectors import collect
 
 
@@ -49,6 +51,8 @@ def _record(design: Design, chunk: Scored, at: int) -> Record:
         "prediction": item.answer.reported.get("prediction"),
         "log_p": item.log_p,
     }
+    if isinstance(item, TracedItem):
+        facts |= {"answer": item.reply.text[0] if item.reply.text else list(item.reply.ids), "right": not item.wrong}
     return Record(item.number, item.example.id, values, errors, None, facts)
 
 

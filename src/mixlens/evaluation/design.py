@@ -15,7 +15,6 @@ from mixlens.evaluation.fingerprint import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
 from mixlens.lens import Lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
-from mixlens.measure.perturb import shares
 
 METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "grad_x_input")
 NULL = "random"
@@ -85,7 +84,7 @@ class Design:
 
     def width(self, label: str, yardstick: Yardstick) -> int:
         """How many columns a method has in a measure: its layers, and the levels of a curve."""
-        points = levels(yardstick) if isinstance(yardstick.measure, Curve) else 0
+        points = levels(yardstick)
         return len(self.layers(label, yardstick)) + points
 
 
@@ -185,7 +184,7 @@ def _columns(design: Design) -> list[Column]:
 
 def levels(yardstick: Yardstick) -> int:
     """The points of a perturbation curve, the untouched text first; 0 where texts have different ones."""
-    return 0 if yardstick.options["levels"] == "attcat-code" else 1 + len(shares(yardstick.options["levels"]))
+    return yardstick.measure.points(yardstick.options) if isinstance(yardstick.measure, Curve) else 0
 
 
 def _job(lens: Lens, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:

@@ -50,6 +50,18 @@ class Item:
     read: Reading
     answer: Answer
     log_p: float
+    wrong: bool = False  # an answer that is given, and the model answers otherwise
+    units: NDArray[np.int_] | None = None  # (token,): see `Case`
+
+    @property
+    def whole(self) -> Tokens:
+        """What goes through the model."""
+        return self.tokens
+
+    @property
+    def documents(self) -> Mapping[str, tuple[int, int]]:
+        """name -> its tokens [first, last); of a text none."""
+        return {}
 
     @property
     def target(self) -> Target:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from mixlens.attribute.removal import changed, left
 from mixlens.attribute.variants import Variant
 from mixlens.evaluation.explain import Item
+from mixlens.evaluation.traced import TracedItem
+from mixlens.evaluation.traced import left as left_of_answers
 from mixlens.lens import Lens
 
 Key = tuple[int, tuple[int, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
@@ -41,13 +43,22 @@ class Curves:
         step = _BATCHES * batch_size
         for start in range(0, len(keys), step):
             batch = keys[start : start + step]
-            texts = [self._changed(*key) for key in batch]
-            self.log_p.update(zip(batch, left(self.lens.subject, texts, batch_size), strict=True))
+            self.log_p.update(zip(batch, self._left(batch, batch_size), strict=True))
             tick((start + len(batch)) / len(keys))
+
+    def _left(self, keys: Sequence[Key], batch_size: int) -> list[float]:
+        """The log-probability that is left in each changed text, in order."""
+        subject, out = self.lens.subject, dict.fromkeys(keys, float("nan"))
+        answers = [key for key in keys if isinstance(self.items[key[0]], TracedItem)]
+        rest = [key for key in keys if not isinstance(self.items[key[0]], TracedItem)]
+        out |= zip(rest, left(subject, [self._changed(*key) for key in rest], batch_size), strict=True)
+        pairs = [(item, self._changed(*key)) for key in answers if isinstance(item := self.items[key[0]], TracedItem)]
+        out |= zip(answers, left_of_answers(subject, pairs, batch_size), strict=True)
+        return list(out.values())
 
     def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
         item = self.items[at]
-        return changed(self.lens.subject, item.tokens, item.read.at, item.answer, removed, replace_by, mask_pad)
+        return changed(self.lens.subject, item.whole, item.read.at, item.answer, removed, replace_by, mask_pad)
 
     def curve(
         self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool

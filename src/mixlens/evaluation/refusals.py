@@ -13,12 +13,15 @@ from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
 from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
-from mixlens.measure.perturb import shares
 from mixlens.target import Target
-from mixlens.tasks import TASKS, Task
+from mixlens.tasks import TASKS, Example, Task
+from mixlens.trace.prompt import require_answers
 
 if TYPE_CHECKING:
     from mixlens.evaluation.design import Design, Job, Yardstick
+
+
+_ARTICLES = {"answer": "an ", "gold": ""}
 
 
 def refuse_no_lens(lens: object, second: object) -> None:
@@ -40,8 +43,7 @@ def refuse(lens: Lens, one: Yardstick, jobs: Sequence[Job], second: Lens | None)
         if task == "none" or lens.head.regression:
             raise Undefined(f"{kind.name} needs the probability of an answer, which {lens.head.in_words} has not")
         removal.check(lens.subject, kind.name, one.options["replace"], one.options["mask_pad"])
-        if one.options["levels"] != "attcat-code":
-            shares(one.options["levels"])
+        kind.points(one.options)  # levels that are none
     if kind.needs == "second":
         if second is None:
             raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
@@ -106,6 +108,19 @@ def _refuse_class(lens: Lens, target: Target) -> None:
                 find(head, what, len(head.labels))
 
 
+def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Example]) -> None:
+    """Raises for what means nothing where prompts are to be explained: InputError, Undefined, UnknownOption."""
+    if not any(one.traced for one in examples):
+        return
+    require_answers(lens.subject)
+    if target is not None:
+        raise UnknownOption(
+            f"target={target!r} would be ignored: of an example with a prompt its answer= and foil= are explained"
+        )
+    if any(job.numbers for job in design.jobs.values()):
+        raise Undefined("layers= are of attributions of texts; a trace has no scores of single layers: leave it out")
+
+
 def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:
     """Raises Undefined for a measure of what no row of this task can hold, whatever its columns."""
     for one in measures:
@@ -113,6 +128,6 @@ def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:
         own = kind.name in TASKS and TASKS[kind.name].function is kind.function  # else who knows what it reads
         if able and own and one.name not in kind.measures:
             raise Undefined(
-                f"{one.name} needs {'an' if one.needs == 'answer' else 'a'} {one.needs} in every row, and a row of the "
+                f"{one.name} needs {_ARTICLES.get(one.needs, 'a ')}{one.needs} in every row, and a row of the "
                 f"task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass mixlens.Examples"
             )

@@ -56,6 +56,9 @@ COLUMNS = tuple(f.name for f in fields(Row))
 class Table:
     """What an evaluation found. `rows` in the order of measures, methods, layers; `manifest`: how it was made.
 
+    `wrong`: the ids of answers of language models that are not the model's own: measures of a known source leave them
+    out.
+
     Examples:
         >>> data = [{"text": "a good film.", "label": "positive"}, {"text": "a bad film.", "label": "negative"}]
         >>> table = mixlens.evaluate(lens, data, methods=["alti", "random"], measures=["aopc"])
@@ -74,6 +77,7 @@ class Table:
     resamples: int = 1000
     seed: int = 0
     array: NDArray[np.float64] = field(repr=False, default_factory=lambda: np.empty((0, 0)))
+    wrong: tuple[str, ...] = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -16,7 +16,8 @@ from mixlens.attribute import Random
 from mixlens.attribute.removal import asked_about
 from mixlens.capture.text import Tokens
 from mixlens.evaluation.design import Design, Job, Yardstick
-from mixlens.evaluation.explain import Failure, Item, Scores, explain, items
+from mixlens.evaluation.explain import Failure, Item, Scores
+from mixlens.evaluation.kinds import explain, items
 from mixlens.evaluation.perturbed import Curves
 from mixlens.lens import Lens
 from mixlens.measure import Case, Curve
@@ -113,7 +114,8 @@ def _pass_curves(design: Design, chunk: Scored) -> None:
                     continue
                 special = np.array(chunk.items[at].tokens.special, dtype=bool)
                 for layer in design.layers(label, y):
-                    case = Case(scores=rows[layer], special=special, keep=chunk.keep[at])
+                    item = chunk.items[at]
+                    case = Case(scores=rows[layer], special=special, keep=chunk.keep[at], units=item.units)
                     chunk.curves.want(at, removed(y, case), y.options["replace"], y.options["mask_pad"])
 
 

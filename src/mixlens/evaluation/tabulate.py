@@ -27,17 +27,17 @@ def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: 
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ResultFileError(f"expected the folder of a run, got {folder}: {error}") from None
-    array, errors = _gather(folder, manifest)
+    array, errors, wrong = _gather(folder, manifest)
     table = Table((), manifest, folder, level, resamples, seed, array)
     corpora = corpus_rows(folder, manifest, errors, level=level, resamples=resamples, seed=seed)
     rows = (*_rows(table, errors), *corpora)
-    table = Table(rows, manifest, folder, level, resamples, seed, array)
+    table = Table(rows, manifest, folder, level, resamples, seed, array, wrong)
     table.to_csv(folder / CSV)
     return table
 
 
-def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float64], dict[str, int]]:
-    """(column, example), on the disk, and how many examples failed: in all (""), and by measure and method."""
+def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float64], dict[str, int], tuple[str, ...]]:
+    """(column, example), on the disk; how many examples failed, in all ("") and by measure and method; wrong ones."""
     numbers = [line["i"] for line in lines(folder)]
     count = len(numbers)
     columns = len(manifest["columns"])
@@ -45,6 +45,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
     if sorted(numbers) != list(range(count)):
         raise damaged(folder)
     errors: dict[str, int] = {"": 0}
+    wrong: list[tuple[int, str]] = []
     with replacing(folder / VALUES) as temporary:
         array = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
         allocate(temporary)
@@ -59,6 +60,8 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
             if "error" in line:
                 errors[""] += 1
                 line["v"] = [None] * columns
+            if line.get("right") is False:
+                wrong.append((line["i"], str(line["id"])))
             for name in line.get("errors", ()):
                 errors[name] = errors.get(name, 0) + 1
             if len(line["v"]) != columns:
@@ -69,7 +72,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> tuple[NDArray[np.float
         put()
         array.flush()
         del array
-    return np.load(folder / VALUES, mmap_mode="r"), errors
+    return np.load(folder / VALUES, mmap_mode="r"), errors, tuple(id for _, id in sorted(wrong))
 
 
 def _rows(table: Table, errors: Mapping[str, int]) -> Iterator[Row]:

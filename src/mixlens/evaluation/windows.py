@@ -16,11 +16,12 @@ from mixlens.errors import DataError, RunChanged
 from mixlens.evaluation.chunk import records
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.log import END, Log, Mark, Record
-from mixlens.evaluation.refusals import refuse_fields
+from mixlens.evaluation.refusals import refuse_fields, refuse_traced
 from mixlens.evaluation.scored import Read, Setting
 from mixlens.lens import Lens
 from mixlens.progress import OpenProgress
 from mixlens.tasks import Example, Source, Task, digest, example
+from mixlens.trace.prompt import read_prompt
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
@@ -59,6 +60,8 @@ def run(
         good, bad = _read(setting.lens, some, kind, mask, truncate)
         if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
+        given = [row for _, row in some if isinstance(row, Example)] or [one for _, one, _ in good]
+        refuse_traced(setting.lens, setting.design, setting.target, given)
         if window == 0 and not any(isinstance(row, Example) for _, row in some):  # (those hold what they hold)
             refuse_fields(kind, [y.measure for y in setting.design.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]
@@ -131,7 +134,10 @@ def _read(
         try:
             one = example(row, number, kind, mask)
             id = one.id
-            (tokens,) = lens.subject.read(one.text, truncate).require()
+            if one.traced:
+                tokens = read_prompt(lens.subject, one.prompt, one.documents).tokens
+            else:
+                (tokens,) = lens.subject.read(one.text, truncate).require()
             good.append((number, one, tokens))
         except Exception as error:
             bad.append(Record(number, id, error=failure(error).text))

@@ -5,7 +5,7 @@
 """
 
 from mixlens.measure.case import Case
-from mixlens.measure.measure import Corpus, Curve, Measure
+from mixlens.measure.measure import Ablation, Corpus, Curve, Measure
 from mixlens.measure.table import MEASURES, measure
 
-__all__ = ["MEASURES", "Case", "Corpus", "Curve", "Measure", "measure"]
+__all__ = ["MEASURES", "Ablation", "Case", "Corpus", "Curve", "Measure", "measure"]

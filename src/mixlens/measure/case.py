@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from mixlens.errors import InputError
 
@@ -44,10 +44,16 @@ class Case:
     nothing is left to read."""
     keep: Mask | None = None
     """Tokens that may never be removed (a [MASK] that is asked about); special tokens never are."""
+    gold: Mask | None = None
+    """Tokens that the answer is known to be from."""
+    units: Int[np.ndarray, " token"] | None = None
+    """The number of the unit that a token is of, from 0; -1: of none. None: each token is one."""
+    wrong: bool = False
+    """The model answers otherwise, so nothing is known of where its answer is from."""
 
     def __post_init__(self) -> None:
         n = len(self.scores)
-        for name in (f.name for f in fields(self) if f.name not in ("pieces", "others", "curve")):
+        for name in (f.name for f in fields(self) if f.name not in ("pieces", "others", "curve", "wrong")):
             value = getattr(self, name)
             if value is not None and len(value) != n:
                 raise InputError(f"expected {n} values of {name}, one a token, got {len(value)}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from mixlens.errors import InputError, UnknownOption, did_you_mean
 from mixlens.measure.case import Case
-from mixlens.measure.perturb import Levels, removed
+from mixlens.measure.perturb import ATTCAT, Levels, removed, shares
 from mixlens.options import options_of, shallow
 
-Needs = Literal["reference", "second", "classes", "curve", "cue", "rationale", "answer", "special", "corpus"]
+Needs = Literal["reference", "second", "classes", "curve", "cue", "rationale", "answer", "special", "corpus", "gold"]
 Replacement = Literal["delete", "pad", "mask", "unk"]
 
 OF = ("outputs", "transformed")
@@ -97,6 +97,33 @@ class Curve(Measure):
         values = self.checked(options)
         sets = removed(case.scores, case.removable, values["levels"], kept=self.kept)
         return sets if len(case.scores) >= values["shortest"] else []
+
+    def points(self, options: Mapping[str, Any]) -> int:
+        """The points of its curve, the untouched text first; 0: texts have different ones. Raises UnknownOption."""
+        return 0 if options["levels"] == ATTCAT else 1 + len(shares(options["levels"]))
+
+
+@dataclass(frozen=True)
+class Ablation(Curve):
+    """A measure of what is left of the answer without certain sets of tokens, which it names itself.
+
+    `sets`: (Case, **its options) -> the sets; the function, with the same options, reads what is left without each.
+    """
+
+    sets: Callable[..., list[tuple[int, ...]]] = lambda case: []
+
+    def options(self) -> dict[str, Any]:
+        """The function's options, and what takes a token's place."""
+        return {**options_of(self.function), "replace": self.replacement, "mask_pad": False}
+
+    def removed(self, case: Case, **options: Any) -> list[tuple[int, ...]]:
+        """The sets that are taken out, each ascending. Raises UnknownOption."""
+        values, own = self.checked(options), options_of(self.sets)
+        return self.sets(case, **{k: v for k, v in values.items() if k in own})
+
+    def points(self, options: Mapping[str, Any]) -> int:
+        """0: the sets stand in no order."""
+        return 0
 
 
 @dataclass(frozen=True)

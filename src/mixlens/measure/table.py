@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from mixlens.errors import UnknownMethod, did_you_mean
-from mixlens.measure import confidence, corpus, cue, perturb, probing, ranks, rationale
-from mixlens.measure.measure import Corpus, Curve, Measure
+from mixlens.measure import answers, confidence, corpus, cue, perturb, probing, ranks, rationale, sources
+from mixlens.measure.measure import Ablation, Corpus, Curve, Measure
 
 _ONE, _SIGNED, _ANY = (0.0, 1.0), (-1.0, 1.0), (0.0, inf)
 _QIANG, _MOHEBBI = "Qiang 2022", "Mohebbi 2023"
 _FERRANDO, _ERASER = "Ferrando 2022", "DeYoung 2020"
+_PAN, _COHEN = "Pan 2026 (FlashTrace)", "Cohen-Wang 2024 (ContextCite)"
 
 
 def _table(*measures: Measure) -> dict[str, Measure]:
@@ -160,6 +161,59 @@ MEASURES: dict[str, Measure] = _table(
         "rationale",
         True,
         _ONE,
+    ),
+    Measure(
+        "recovery",
+        "the part of the known source among the highest tenth of the prompt",
+        _PAN,
+        sources.recovery,
+        "gold",
+        True,
+        _ONE,
+    ),
+    Measure("mrr", "1 / rank of the known source in the prompt", "Voorhees 1999", sources.mrr, "gold", True, _ONE),
+    Measure("gold_mass", "the known source's part of all positive scores", _PAN, sources.gold_mass, "gold", True, _ONE),
+    Curve(
+        "rise",
+        "area under what is left of the answer as the highest tokens go",
+        f"Petsiuk 2018; {_PAN}",
+        answers.rise,
+        "curve",
+        False,
+        _ONE,
+        replacement="pad",
+        levels=answers.STEPS,
+    ),
+    Curve(
+        "mas",
+        "rise, with a penalty where the scores' sizes say otherwise",
+        f"Walker 2024; {_PAN}",
+        answers.mas,
+        "curve",
+        False,
+        _ONE,
+        replacement="pad",
+        levels=answers.STEPS,
+    ),
+    Ablation(
+        "top_k_drop",
+        "fall of the answer's ln p without the k highest units",
+        _COHEN,
+        answers.top_k_drop,
+        "curve",
+        True,
+        (-inf, inf),
+        sets=answers.top_units,
+    ),
+    Ablation(
+        "lds",
+        "rank correlation of random ablations with what the scores foretell",
+        _COHEN,
+        answers.lds,
+        "curve",
+        True,
+        _SIGNED,
+        sets=answers.random_units,
     ),
     Corpus(
         "mdl_compression",

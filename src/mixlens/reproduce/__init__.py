@@ -32,14 +32,15 @@ def reproduce(
     device: str | None = None,
     batch_size: int = BATCH,
     costly: int | None = None,
+    seeds: int | None = None,
     progress: PartsProgress | bool | None = None,
 ) -> Path:
     """Run one reproduction; its page (Markdown), numbers (CSV, JSON) and figures (PNG) stand in `out/NAME`.
 
     `data`: the folder of the data files (docs/reproduction.md). `limit`: at most so many texts a data set. `models`:
     role -> model for others than the embedded ones; the role "*" is all of them. `costly`: at most so many texts for
-    integrated gradients, HTA and IMDB. Started again with the same arguments
-    a killed run goes on. Raises UnknownMethod, UnknownOption, DataError, RunChanged. Returns the page's path.
+    integrated gradients, HTA and IMDB. `seeds`: of generated data (`known-source`: 3). Started again with the same
+    arguments a killed run goes on. Raises UnknownMethod, UnknownOption, DataError, RunChanged. Returns the page's path.
     """
     if name not in REPRODUCTIONS:
         raise UnknownMethod(f"no reproduction {name!r}{did_you_mean(name, REPRODUCTIONS)}")
@@ -50,7 +51,17 @@ def reproduce(
     report: Any = progress  # a function or None, by `barred`
     where = None if data is None else Path(data)
     study = Study(
-        name, where, folder, Path(out) / "runs", limit, models or {}, device, batch_size, costly, progress=report
+        name,
+        where,
+        folder,
+        Path(out) / "runs",
+        limit,
+        models or {},
+        device,
+        batch_size,
+        costly=costly,
+        seeds=seeds,
+        progress=report,
     )
     folder.mkdir(parents=True, exist_ok=True)
     findings = found.run(study)

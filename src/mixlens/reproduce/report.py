@@ -85,11 +85,12 @@ def circumstances(study: Study) -> list[str]:
     """The whole command, when and with what it ran, on which models and texts."""
     used = ", ".join(f"{role}: {name}" for role, name in study.used.items())
     texts = ", ".join(f"{file} {count}" for file, count in study.counted.items()) or "none"
-    options = {"--limit": study.limit, "--costly": study.costly, "--device": study.device}
+    options = {"--limit": study.limit, "--seeds": study.seeds, "--costly": study.costly, "--device": study.device}
     options["--batch-size"] = None if study.batch_size == BATCH else study.batch_size
     said = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
     models = [name if role == "*" else f"{role}={name}" for role, name in study.models.items()]
     said += "".join(f" --model {shlex.quote(one)}" for one in models)
+    data = "" if study.name == "known-source" and study.data is None else " --data DIR"
     device = study.device or "cpu"
     if device.startswith("cuda"):
         import torch
@@ -98,7 +99,7 @@ def circumstances(study: Study) -> list[str]:
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
     versions += f", Python {platform.python_version()}"
     return [
-        f"`mixlens reproduce {study.name} --data DIR{said}`",
+        f"`mixlens reproduce {study.name}{data}{said}`",
         f"{date.today().isoformat()}, mixlens {mixlens.__version__}, {versions}, {device}",
         f"models: {used or 'none'}",
         f"texts: {texts}",

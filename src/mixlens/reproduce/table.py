@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mixlens.reproduce import abnar, ferrando, modarressi, mohebbi, qiang, single
+from mixlens.reproduce import abnar, ferrando, known, modarressi, mohebbi, qiang, single
 from mixlens.reproduce.claims import Claim
 from mixlens.reproduce.findings import Findings, Panel
 from mixlens.reproduce.study import Study
@@ -149,5 +149,8 @@ REPRODUCTIONS: dict[str, Reproduction] = {
     ),
     "attcat-figure5": Reproduction(
         f"{_QIANG}, Figure 5", "single texts, by several methods", single.attcat_figure5, ("question", "sst2")
+    ),
+    "known-source": Reproduction(
+        "No paper's table", "which method finds the known source of an answer", known.table, ("smollm2",)
     ),
 }

@@ -26,6 +26,7 @@ from mixlens.tasks.frames import frame_rows
 from mixlens.tasks.table import Task
 
 SAMPLE = "sample"  # the bundled sentences
+_LATER = ("prompt", "documents", "gold", "units")  # fields that examples of older runs did not have
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
 
 def digest(row: Any) -> bytes:
     """A row's content as bytes, the same in every run. Raises DataError."""
-    value = vars(row) if isinstance(row, Example) else str(row) if isinstance(row, Exception) else row
+    value = str(row) if isinstance(row, Exception) else row
+    if isinstance(row, Example):
+        value = {k: v for k, v in vars(row).items() if k not in _LATER or v is not None}
     try:
         return json.dumps(_plain(value), sort_keys=True, ensure_ascii=True).encode()
     except RecursionError:

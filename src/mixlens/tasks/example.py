@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,21 +24,73 @@ class Example:
     [start, end) characters of the text (the first of a pair; `Words` are joined by blanks); a rationale of None is
     unknown, an empty one says that nothing counts. `answer`: the same in the last text.
 
+    An answer of a language model has a `prompt` instead of a text, all that `Lens.trace` takes: a str, token ids, chat
+    messages, with `documents` by name. Its `answer` is a str or token ids (None: what the model says), its `foil`
+    likewise. `gold`: where the answer is from, each [start, end) characters of the prompt as the model reads it, a
+    token's position, a document's name, or words that stand there once. `units`: what is ranked or taken out together,
+    "word", "sentence", "document" ... or characters; None: tokens.
+
     Examples:
         >>> example = mixlens.Example("7", "a good film.", label="positive", rationale=((2, 6),))
         >>> example.text[slice(*example.rationale[0])]
         'good'
+        >>> asked = mixlens.Example("8", prompt="Ann has a cat. Ann has a", answer=" cat", gold=((10, 13),))
     """
 
     id: str
-    text: Any
+    text: Any = None
     label: str | int | None = None
     target: str | int | None = None
-    foil: str | int | None = None
+    foil: Any = None
     cue: tuple[Chars, ...] = ()
     phrase: tuple[Chars, ...] = ()
     rationale: tuple[Chars, ...] | None = None
-    answer: Chars | None = None
+    answer: Any = None
+    prompt: Any = None
+    documents: Mapping[str, str] | None = None
+    gold: tuple[Chars | int | str, ...] | None = None
+    units: str | tuple[Chars, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.prompt is None):
+            raise DataError(
+                f"expected a text, or a prompt with its answer, in example {self.id!r}, got "
+                f"{'neither' if self.text is None else 'both'}"
+            )
+        if self.prompt is None and self.documents is not None:
+            raise DataError(f"expected a prompt beside the documents of example {self.id!r}, got a text")
+
+    @property
+    def traced(self) -> bool:
+        """Whether it is an answer of a language model, explained by `Lens.trace`."""
+        return self.prompt is not None
+
+
+def gold_mask(tokens: Tokens, gold: Sequence[Any], documents: Mapping[str, tuple[int, int]]) -> NDArray[np.bool_]:
+    """(token,): whether a token is one of the gold ones (see `Example`); `documents`: name -> its tokens [first, last).
+
+    Raises DataError for what is not there, or not once.
+    """
+    out = np.zeros(len(tokens), dtype=bool)
+    for one in gold:
+        if isinstance(one, str) and one in documents:
+            out[slice(*documents[one])] = True
+        elif isinstance(one, str):
+            text = tokens.text[0] if tokens.text else ""
+            if not one or text.count(one) != 1:
+                raise DataError(
+                    f"expected gold {one!r:.60} once in the prompt, or as a document's name, got it "
+                    f"{text.count(one) if one else 0} times; name [start, end) characters"
+                )
+            at = text.index(one)
+            out |= token_mask(tokens, [(at, at + len(one))]) > 0
+        elif isinstance(one, int) and not isinstance(one, bool):
+            if not 0 <= one < len(tokens):
+                raise DataError(f"expected gold tokens of 0 to {len(tokens) - 1}, got {one}")
+            out[one] = True
+        else:
+            out |= token_mask(tokens, [one]) > 0
+    return out
 
 
 def token_mask(tokens: Tokens, spans: Sequence[Chars], *, segment: int = 0, pieces: str = "all") -> NDArray[np.float64]:

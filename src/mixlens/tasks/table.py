@@ -94,6 +94,18 @@ TASKS: dict[str, Task] = _table(
         rows.rationales,
         ("token_f1", "auprc", "iou"),
     ),
+    Task(
+        "documents",
+        "a prompt, documents by name, a language model's answer, and the documents or words it is from",
+        {
+            "prompt": ("prompt", "question", "query"),
+            "documents": ("documents", "contexts"),
+            "answer": ("answer", "response"),
+            "gold": ("gold", "sources"),
+        },
+        rows.documents,
+        ("recovery", "mrr", "gold_mass"),
+    ),
 )
 
 

@@ -152,6 +152,12 @@ def notes(table: Table, best: str = "bold", chance: str = "grey") -> list[str]:
     undefined = sorted({row.measure for row in table.rows if row.n_undefined})
     if undefined:
         out.append(f"undefined on some texts, which are left out: {', '.join(undefined)}")
+    wrong = len(table.wrong)
+    if wrong:
+        out.append(
+            f"{wrong} of {table.array.shape[1]} answers are not the model's (Table.wrong names them); measures of a "
+            "known source leave them out"
+        )
     failed = max((row.n_errors for row in table.rows), default=0)
     if failed:
         out.append(f"up to {failed} texts of {table.array.shape[1]} failed; Table.examples() says why")

@@ -196,6 +196,10 @@ class Table(Protocol):
         """How it was made."""
 
     @property
+    def wrong(self) -> tuple[str, ...]:
+        """Answers that are not the model's own, by their ids."""
+
+    @property
     def level(self) -> float:
         """Of the intervals."""
 

@@ -1,0 +1,181 @@
+"""Answers of language models as examples: a method's scores of a whole answer over its prompt, and what is left of it.
+
+A prompt token's score is the sum of its scores over the answer's tokens, as `Lens.trace` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mixlens.answer import Answer, Reading
+from mixlens.attribute.removal import ELSEWHERE, TOKENS, log_probability
+from mixlens.attribute.variants import Variant
+from mixlens.capture.joined import joined
+from mixlens.capture.run import run
+from mixlens.capture.text import Tokens
+from mixlens.errors import Undefined
+from mixlens.evaluation.design import Job
+from mixlens.evaluation.explain import Failure, Item, Scores, each
+from mixlens.lens import Lens
+from mixlens.results.units import prompt_units
+from mixlens.subject import Subject
+from mixlens.target import Target
+from mixlens.tasks import Example
+from mixlens.trace.calls import resolved, row_logits, trace
+from mixlens.trace.foil import foils
+from mixlens.trace.generate import generated
+from mixlens.trace.prompt import read_answer, read_prompt, require_room
+
+GENERATED = 64  # tokens, where an example has no answer of its own
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TracedItem(Item):
+    """An answer and its prompt, whose tokens are `tokens`; `log_p` is of all of the answer.
+
+    `answer`, `read`: of its first token.
+    """
+
+    reply: Tokens
+    answers: tuple[Answer, ...]
+    named: Mapping[str, tuple[int, int]]
+
+    @property
+    def documents(self) -> Mapping[str, tuple[int, int]]:
+        """name -> its tokens [first, last) in the prompt."""
+        return self.named
+
+    @property
+    def whole(self) -> Tokens:
+        """What goes through the model: the prompt, and the answer behind it."""
+        return joined(self.tokens, self.reply)
+
+
+def items(lens: Lens, examples: Sequence[tuple[int, Example, Tokens]]) -> list[Item | Failure]:
+    """Each example with its answer, given or generated."""
+    subject = lens.subject
+    return [each(partial(_items, subject, number, one), 1)[0] for number, one, _ in examples]
+
+
+def _items(subject: Subject, number: int, example: Example, members: list[int]) -> list[Item]:
+    prompt = read_prompt(subject, example.prompt, example.documents)
+    reply = (
+        generated(subject, prompt.tokens, GENERATED, {})
+        if example.answer is None
+        else read_answer(subject, example.answer)
+    )
+    first = len(prompt.tokens)
+    require_room(subject, first, len(reply))
+    others = foils(subject, example.foil, reply)
+    logits = row_logits(subject, joined(prompt.tokens, reply), [first + t - 1 for t in range(len(reply))])
+    answers = tuple(resolved(subject, logits, reply, others, first))
+    read = Reading(first - 1, first - 1, True, Target(reply.ids[0]))
+    log_p = _log_probability(answers, logits)
+    facts: Any = {"wrong": _wrong(answers, logits), "units": _units(prompt.tokens, example, prompt.documents)}
+    known: Any = {"reply": reply, "answers": answers, "named": prompt.documents}
+    return [TracedItem(number, example, prompt.tokens, read, answers[0], log_p, **facts, **known)]
+
+
+def _wrong(answers: Sequence[Answer], logits: Tensor) -> bool:
+    """Whether the model says otherwise: rather the foil, or without one another token somewhere."""
+    sides = [(z, a.indices[0], a.target.foil_index) for a, z in zip(answers, logits, strict=True)]
+    against = [float(z[i] - z[foil]) for z, i, foil in sides if foil is not None]
+    return sum(against) <= 0 if against else any(int(z.argmax()) != i for z, i, _ in sides)
+
+
+def _log_probability(answers: Sequence[Answer], logits: Tensor) -> float:
+    """ln p of an answer; against a foil, of the tokens in which the two differ."""
+    differ = any(a.target.foil_index is not None for a in answers)
+    return sum(
+        log_probability(a, (z,))
+        for a, z in zip(answers, logits, strict=True)
+        if not differ or a.target.foil_index is not None
+    )
+
+
+def _units(tokens: Tokens, example: Example, documents: Mapping[str, tuple[int, int]]) -> Any:
+    """(token,): the unit that each is of, -1: none; None: each is one. Raises Undefined, UnknownOption, InputError."""
+    if example.units is None:
+        return None
+    named = example.units == "document" or not isinstance(example.units, str)
+    by: Any = example.units
+    if not isinstance(by, str):
+        by = {str(k): span for k, span in enumerate(by)}
+    found = prompt_units(tokens, by, documents)
+    count = len(documents if example.units == "document" else example.units) if named else len(found)
+    out = np.full(len(tokens), -1)
+    for number, unit in enumerate(found[:count]):  # (behind named ones stands what they leave)
+        out[list(unit.indices)] = number
+    return out
+
+
+def explain(
+    lens: Lens,
+    jobs: Mapping[str, Job],
+    chosen: Sequence[TracedItem],
+    batch: int,
+    tick: Callable[[int], None],
+    memory: int | None,
+) -> dict[str, list[Scores | Failure]]:
+    """By job the scores of each answer over its prompt."""
+    subject = lens.subject
+    out: dict[str, list[Scores | Failure]] = {}
+    for key, job in jobs.items():
+        out[key] = [each(partial(_scores, subject, job, item, batch, memory), 1)[0] for item in chosen]
+        tick(1)
+    return out
+
+
+def _scores(
+    subject: Subject, job: Job, item: TracedItem, batch: int, memory: int | None, members: list[int]
+) -> list[Scores]:
+    example = item.example
+    given = example.answer if example.answer is not None else list(item.reply.ids)
+    how: dict[str, Any] = {"foil": example.foil, "documents": example.documents, "options": job.options}
+    found = trace(subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **how)
+    return [{None: found.scores[:, : len(item.tokens)].detach().cpu().double().sum(0).numpy()}]
+
+
+# --- perturbation ---
+
+
+def left(subject: Subject, texts: Sequence[tuple[TracedItem, Variant | None]], batch_size: int) -> list[float]:
+    """ln p of each answer behind its changed prompt, in order; NaN for None."""
+    out = [float("nan")] * len(texts)
+    for placed in (False, True):  # own positions are for all texts of a batch or for none
+        there = [
+            (i, item, v)
+            for i, (item, v) in enumerate(texts)
+            if v is not None and ("position_ids" in v.tokens.inputs) == placed
+        ]
+        budget = TOKENS.get(subject.device.type, ELSEWHERE)
+        sizes = partial(_size, batch_size, budget)
+        for batch in subject.batches([v.tokens for _, _, v in there], sizes) if there else ():
+            some = [there[k] for k in batch.members]
+            rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in some]
+            for (i, item, _), logits in zip(some, _logits(subject, batch.inputs, rows), strict=True):
+                out[i] = _log_probability(item.answers, logits)
+    return out
+
+
+def _size(batch_size: int, budget: int, longest: int) -> int:
+    return max(batch_size, budget // longest)
+
+
+@torch.no_grad()
+def _logits(subject: Subject, inputs: dict[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
+    """(row, vocabulary) of each text, at its own rows."""
+    try:
+        unembedding = subject.unembedding
+    except Undefined:
+        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
+        return [output.logits[b, list(some)] for b, some in enumerate(rows)]
+    output = run(subject.model, subject.spec, inputs, lambda seen: None)
+    return [unembedding.logits(output.last_hidden_state[b, list(some)]) for b, some in enumerate(rows)]

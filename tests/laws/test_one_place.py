@@ -88,3 +88,31 @@ def test_no_method_is_named_where_something_is_decided():
         }
         if sides & {*MIXING, *ATTRIBUTIONS} and not name.startswith("reproduce/"):  # papers speak of methods
             assert ast.unparse(node) in known, f"{name}: {ast.unparse(node)}"
+
+
+PRONOUNS = {
+    "found",
+    "one",
+    "own",
+    "some",
+    "how",
+    "said",
+    "asked",
+    "these",
+    "those",
+    "what",
+    "that",
+    "it",
+    "its",
+    "ours",
+}
+NOUNS_ROOMS = ("evaluation/", "measure/", "tasks/")
+
+
+def test_things_are_named_by_nouns():
+    """A variable or a parameter says what it holds: in rooms that were gone through, none is a pronoun."""
+    names = [(name, node.id) for name, node in nodes(ast.Name) if isinstance(node.ctx, ast.Store)]
+    names += [(name, node.arg) for name, node in nodes(ast.arg)]
+    names += [(name, node.name.strip("_")) for name, node in nodes(ast.FunctionDef)]
+    names += [(name, node.attr) for name, node in nodes(ast.Attribute) if isinstance(node.ctx, ast.Store)]
+    assert not [(name, word) for name, word in names if word in PRONOUNS and name.startswith(NOUNS_ROOMS)]

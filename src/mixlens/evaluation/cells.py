@@ -90,10 +90,10 @@ def _case(
         except Undefined as error:
             return failure(error)
         others = []
-        for other in chunk.others[key][at]:
-            if isinstance(other, Failure):
-                return other
-            others.append(other[layer])
+        for class_rows in chunk.others[key][at]:
+            if isinstance(class_rows, Failure):
+                return class_rows
+            others.append(class_rows[layer])
         case = replace(case, others=tuple(others))
     if y.measure.needs == "second":
         second = chunk.second[key][at]

@@ -20,7 +20,7 @@ METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "g
 NULL = "random"
 MODEL = "model"  # what stands for a method in the lines of measures that look at none
 SPAN_OPTIONS = {"spans": "cue", "pieces": "all"}
-Asked = str | tuple[str, str, Mapping[str, Any]]
+Entry = str | tuple[str, str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Design:
     """The run: jobs by key, method labels and measures in the order asked for, columns."""
 
     methods: Mapping[str, str]  # label -> key of its job; the null comes last where it was not asked for
-    asked: tuple[str, ...]  # the labels that the table shows
+    shown: tuple[str, ...]  # the labels that the table shows
     yardsticks: tuple[Yardstick, ...]
     jobs: Mapping[str, Job]
     columns: tuple[Column, ...]
@@ -80,7 +80,7 @@ class Design:
     def layers(self, label: str, yardstick: Yardstick) -> tuple[int | None, ...]:
         """The rows of a method that a measure looks at: the whole model (None), then its layers."""
         numbers = self.jobs[self.methods[label]].numbers
-        return (None, *numbers) if label in self.asked and yardstick.measure.per_layer else (None,)
+        return (None, *numbers) if label in self.shown and yardstick.measure.per_layer else (None,)
 
     def width(self, label: str, yardstick: Yardstick) -> int:
         """How many columns a method has in a measure: its layers, and the levels of a curve."""
@@ -90,8 +90,8 @@ class Design:
 
 def make(
     lens: Lens,
-    methods: str | Sequence[Asked] | None,
-    measures: str | Sequence[Asked],
+    methods: str | Sequence[Entry] | None,
+    measures: str | Sequence[Entry],
     *,
     reference: str,
     layers: str | None,
@@ -108,8 +108,8 @@ def make(
     methods = [methods] if isinstance(methods, str) else methods
     measures = [measures] if isinstance(measures, str) else measures
     if methods is None:
-        methods = METHODS if any(not isinstance(_measure(one), Corpus) for one in measures) else ()
-    known = {part for asked in (*methods, *measures) for part in _names(asked)} | {reference, NULL}
+        methods = METHODS if any(not isinstance(_measure(entry), Corpus) for entry in measures) else ()
+    known = {part for entry in (*methods, *measures) for part in _names(entry)} | {reference, NULL}
     known |= {_split(name)[1] for name in known if ":" in name}
     for name in options:
         if name not in known:
@@ -117,55 +117,59 @@ def make(
     jobs: dict[str, Job] = {}
     labels: dict[str, str] = {}
 
-    def add(name: str, own: Mapping[str, Any], deep: Deep | None = None) -> str:
-        job = _job(lens, name, own, deep)
+    def add(name: str, values: Mapping[str, Any], deep: Deep | None = None) -> str:
+        job = _job(lens, name, values, deep)
         if job.key not in jobs or job.numbers:
             jobs[job.key] = job
         return job.key
 
-    for asked in methods:
-        label, name, own = _labelled(asked, options)
+    for entry in methods:
+        label, name, values = _labelled(entry, options)
         if label in labels:
             raise UnknownOption(f"expected every method once, got {label!r} twice; (label, name, options) renames one")
-        own = {"seed": seed, **own} if name == NULL else own
-        labels[label] = add(name, own, "each" if layers == "each" else "upto" if layers == "upto" else None)
+        values = {"seed": seed, **values} if name == NULL else values
+        labels[label] = add(name, values, "each" if layers == "each" else "upto" if layers == "upto" else None)
     asked_labels = tuple(labels)
-    found: list[Yardstick] = []
-    for asked in measures:
-        one = _yardstick(asked, options, reference)
-        if one.name in [y.name for y in found]:
-            raise UnknownOption(f"expected every measure once, got {one.name!r} twice; (label, name, options) renames")
-        found.append(one)
-    yardsticks = [one for one in found if not isinstance(one.measure, Corpus)]
-    _refuse_nothing(asked_labels, found, yardsticks, layers)
+    wanted: list[Yardstick] = []
+    for entry in measures:
+        yardstick = _yardstick(entry, options, reference)
+        if yardstick.name in [y.name for y in wanted]:
+            raise UnknownOption(
+                f"expected every measure once, got {yardstick.name!r} twice; (label, name, options) renames"
+            )
+        wanted.append(yardstick)
+    yardsticks = [y for y in wanted if not isinstance(y.measure, Corpus)]
+    _refuse_nothing(asked_labels, wanted, yardsticks, layers)
     if yardsticks:
         null_key = add(NULL, {"seed": seed, **options.get(NULL, {})})
         if labels.setdefault(NULL, null_key) != null_key:
             raise UnknownOption(f"the label {NULL!r} is the null's; give the method another: (label, name, options)")
-    for at, one in enumerate(yardsticks):
-        if one.reference is not None:
-            own = dict(options.get(one.reference, {}))  # random scores as reference: another draw than the null's
-            key = add(one.reference, {"seed": seed + 1, **own} if one.reference == NULL else own)
-            yardsticks[at] = replace(one, reference_key=key)
-    if second is not None and not any(one.measure.needs == "second" for one in found):
+    for at, yardstick in enumerate(yardsticks):
+        if yardstick.reference is not None:
+            values = dict(options.get(yardstick.reference, {}))
+            if yardstick.reference == NULL:  # another draw than the null's
+                values = {"seed": seed + 1, **values}
+            key = add(yardstick.reference, values)
+            yardsticks[at] = replace(yardstick, reference_key=key)
+    if second is not None and not any(y.measure.needs == "second" for y in wanted):
         raise UnknownOption("second= would be ignored: no measure asked for compares two models; ask for consistency")
-    for one in found:
-        refuse(lens, one, [jobs[labels[label]] for label in asked_labels], second)
+    for yardstick in wanted:
+        refuse(lens, yardstick, [jobs[labels[label]] for label in asked_labels], second)
     refuse_headless(lens, jobs.values())
-    corpora = tuple(one for one in found if isinstance(one.measure, Corpus))
+    corpora = tuple(y for y in wanted if isinstance(y.measure, Corpus))
     design = Design(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
     return replace(design, columns=tuple(_columns(design)))
 
 
 def _refuse_nothing(
-    methods: Sequence[str], found: Sequence[Yardstick], yardsticks: Sequence[Yardstick], layers: str | None
+    methods: Sequence[str], wanted: Sequence[Yardstick], yardsticks: Sequence[Yardstick], layers: str | None
 ) -> None:
     """Raises UnknownOption for a run of nothing, and for methods or layers that no measure would look at."""
-    if not found or (yardsticks and not methods):
+    if not wanted or (yardsticks and not methods):
         raise UnknownOption("expected at least one method and one measure; see mixlens.methods(), mixlens.measures()")
-    ignored = [name for name, there in (("methods=", methods), ("layers=", layers)) if there]
+    ignored = [name for name, value in (("methods=", methods), ("layers=", layers)) if value]
     if not yardsticks and ignored:
-        names = " and ".join(one.name for one in found)
+        names = " and ".join(y.name for y in wanted)
         raise UnknownOption(
             f"{names} looks at the model's vectors in every layer, whatever the method: leave {' and '.join(ignored)} "
             "out, or ask for a measure of methods too"
@@ -187,44 +191,44 @@ def levels(yardstick: Yardstick) -> int:
     return yardstick.measure.points(yardstick.options) if isinstance(yardstick.measure, Curve) else 0
 
 
-def _job(lens: Lens, name: str, own: Mapping[str, Any], deep: Deep | None) -> Job:
-    method = attribution_method(lens.subject, name, own)
+def _job(lens: Lens, name: str, values: Mapping[str, Any], deep: Deep | None) -> Job:
+    method = attribution_method(lens.subject, name, values)
     if deep is None or method.layers(deep) is None:
-        return Job(name, dict(own), method)
-    return Job(name, dict(own), method, deep, tuple(range(lens.subject.layers)))
+        return Job(name, dict(values), method)
+    return Job(name, dict(values), method, deep, tuple(range(lens.subject.layers)))
 
 
-def _yardstick(asked: Asked, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:
-    label, name, own = _labelled(asked, options)
+def _yardstick(entry: Entry, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:
+    label, name, values = _labelled(entry, options)
     label = _split(label)[0] if label == name else label  # a label of one's own may hold a colon
-    name, other = _split(name)
-    found = measure(name)
-    own = {**options.get(name, {}), **own}
-    spans = {k: own.pop(k) for k in SPAN_OPTIONS if k in own and found.needs in ("cue", "rationale", "answer")}
-    if found.needs != "reference":
-        if other:
-            raise UnknownOption(f"{name} has no reference, got {other!r}; ask for {name!r}")
-        spans = {} if isinstance(found, Corpus) else {**SPAN_OPTIONS, **spans}
-        return Yardstick(label, found, found.checked(own), spans)
-    return Yardstick(label, found, found.checked(own), {}, other or reference)
+    name, named_reference = _split(name)
+    kind = measure(name)
+    values = {**options.get(name, {}), **values}
+    spans = {k: values.pop(k) for k in SPAN_OPTIONS if k in values and kind.needs in ("cue", "rationale", "answer")}
+    if kind.needs != "reference":
+        if named_reference:
+            raise UnknownOption(f"{name} has no reference, got {named_reference!r}; ask for {name!r}")
+        spans = {} if isinstance(kind, Corpus) else {**SPAN_OPTIONS, **spans}
+        return Yardstick(label, kind, kind.checked(values), spans)
+    return Yardstick(label, kind, kind.checked(values), {}, named_reference or reference)
 
 
-def _measure(asked: Asked) -> Measure:
-    return measure(_split(_labelled(asked, {})[1])[0])
+def _measure(entry: Entry) -> Measure:
+    return measure(_split(_labelled(entry, {})[1])[0])
 
 
-def _labelled(asked: Asked, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, dict[str, Any]]:
-    if isinstance(asked, str):
-        return asked, asked, dict(options.get(asked, {}))
+def _labelled(entry: Entry, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, dict[str, Any]]:
+    if isinstance(entry, str):
+        return entry, entry, dict(options.get(entry, {}))
     try:
-        label, name, own = asked
-        return str(label), str(name), {**options.get(name, {}), **options.get(label, {}), **own}
+        label, name, values = entry
+        return str(label), str(name), {**options.get(name, {}), **options.get(label, {}), **values}
     except (TypeError, ValueError):
-        raise UnknownOption(f"expected a name or (label, name, options), got {asked!r}") from None
+        raise UnknownOption(f"expected a name or (label, name, options), got {entry!r}") from None
 
 
-def _names(asked: Asked) -> tuple[str, ...]:
-    label, name, _ = _labelled(asked, {})
+def _names(entry: Entry) -> tuple[str, ...]:
+    label, name, _ = _labelled(entry, {})
     return label, name, *(_split(name) if ":" in name and _split(name)[0] in MEASURES else ())
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from mixlens.arguments import checked
 from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
-from mixlens.evaluation.design import NULL, Asked, make
+from mixlens.evaluation.design import NULL, Entry, make
 from mixlens.evaluation.log import Log, finished
 from mixlens.evaluation.manifest import manifest
 from mixlens.evaluation.refusals import refuse_target
@@ -48,8 +48,8 @@ MEASURES = ("spearman", "aopc")
 def evaluate(
     lens: Lens,
     data: Any = SAMPLE,
-    methods: str | Sequence[Asked] | None = None,
-    measures: str | Sequence[Asked] = MEASURES,
+    methods: str | Sequence[Entry] | None = None,
+    measures: str | Sequence[Entry] = MEASURES,
     out: str | os.PathLike[str] | None = None,
     *,
     task: str | Task = "classification",
@@ -135,10 +135,10 @@ def evaluate(
 def _drawn(folder: Path | None, seed: int) -> int:
     """The seed of the random scores: that of a finished run, whose scores are there and of which no more are drawn."""
     try:
-        there = (finished(folder) or {})["methods"][NULL]["options"]["seed"] if folder is not None else seed
+        drawn = (finished(folder) or {})["methods"][NULL]["options"]["seed"] if folder is not None else seed
     except (KeyError, TypeError):
         return seed
-    return there if type(there) is int and type(seed) is int and seed >= 0 else seed
+    return drawn if type(drawn) is int and type(seed) is int and seed >= 0 else seed
 
 
 def _temporary() -> Path:

@@ -93,16 +93,16 @@ def each(run: Callable[[list[int]], list[T]], count: int) -> list[T | Failure]:
     return out
 
 
-def target_of(example: Example, tokens: Tokens, asked: Any, head: Head) -> Target:
+def target_of(example: Example, tokens: Tokens, target: Any, head: Head) -> Target:
     """What is explained about an example. Raises DataError, TargetError.
 
-    An agreement example asks for its target rather than its foil; `asked="label"` for the gold label (the answer's
+    An agreement example asks for its target rather than its foil; `target="label"` for the gold label (the answer's
     tokens in question answering); anything else is the same for all; None is the prediction.
     """
-    if example.target is not None and asked in (None, "label"):
+    if example.target is not None and target in (None, "label"):
         return Target(example.target, foil=example.foil)
-    if not (isinstance(asked, str) and asked == "label"):
-        return check_target(asked)
+    if not (isinstance(target, str) and target == "label"):
+        return check_target(target)
     if example.answer is not None and head.task == "question":
         inside = np.flatnonzero(token_mask(tokens, [example.answer], segment=len(tokens.text) - 1))
         return Target(position=(int(inside[0]), int(inside[-1])))
@@ -112,20 +112,20 @@ def target_of(example: Example, tokens: Tokens, asked: Any, head: Head) -> Targe
 
 
 def items(
-    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
+    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], target: Any, batch_size: int
 ) -> list[Item | Failure]:
     """Each example with the model's answer to it."""
 
     def run(members: list[int]) -> list[Item]:
         chosen = [examples[i] for i in members]
-        reads = [reading(lens.head, t, target_of(e, t, asked, lens.head)) for _, e, t in chosen]
+        reads = [reading(lens.head, t, target_of(e, t, target, lens.head)) for _, e, t in chosen]
         texts = [t for _, _, t in chosen]
         head = all(read.answered for read in reads)
         passes = lens.subject.through(texts, batch_size=batch_size, answers=[r.at for r in reads] if head else None)
         out = []
-        for (number, example, tokens), read, one in zip(chosen, reads, passes, strict=True):
-            resolved = answer(lens.head, read, one.logits)
-            out.append(Item(number, example, tokens, read, resolved, log_probability(resolved, one.logits)))
+        for (number, example, tokens), read, output in zip(chosen, reads, passes, strict=True):
+            resolved = answer(lens.head, read, output.logits)
+            out.append(Item(number, example, tokens, read, resolved, log_probability(resolved, output.logits)))
         return out
 
     return each(run, len(examples))
@@ -152,7 +152,7 @@ def explain(
         for key in group:
             if key not in out:
                 run = partial(_explain, lens, [jobs[key]], chosen, targets, batch, memory)
-                out[key] = [one if isinstance(one, Failure) else one[0] for one in each(run, len(chosen))]
+                out[key] = [row if isinstance(row, Failure) else row[0] for row in each(run, len(chosen))]
         tick(len(group))
     return out
 
@@ -189,16 +189,18 @@ def _explain(
     """Per text the `Scores` of each of the jobs, which share a pass."""
     texts, goals = [chosen[i].tokens for i in members], [targets[i] for i in members]
 
-    def attribute(these: Sequence[Job], **more: Any) -> list[list[Any]]:
+    def attribute(jobs: Sequence[Job], **more: Any) -> list[list[Any]]:
         asks = []
-        for job in these:
-            own = {**job.options, **more}
-            ask = request(lens.subject, job.name, own, goals, texts, batch, None, memory, together=len(these))
+        for job in jobs:
+            values = {**job.options, **more}
+            ask = request(lens.subject, job.name, values, goals, texts, batch, None, memory, together=len(jobs))
             asks.append(replace(ask, layered=job.layers))
         return attributions(lens.subject, asks)
 
     whole = attribute(group)
-    out: list[list[dict[int | None, NDArray[np.float64]]]] = [[{None: _array(a.scores)} for a in one] for one in whole]
+    out: list[list[dict[int | None, NDArray[np.float64]]]] = [
+        [{None: _array(a.scores)} for a in by_text] for by_text in whole
+    ]
     asked_again: dict[int, list[int]] = {}  # layer -> numbers of the jobs that take a run for each
     for k, job in enumerate(group):
         if job.layers is not None and job.facts.layers(job.layers) == "again":
@@ -212,9 +214,9 @@ def _explain(
             for scores, a in zip(out[k], whole[k], strict=True):
                 rows = _array(a.layers)
                 scores.update({layer: rows[layer] for layer in job.numbers})
-    for layer, those in asked_again.items():
-        for k, found in zip(those, attribute([group[k] for k in those], layer=layer), strict=True):
-            for scores, a in zip(out[k], found, strict=True):
+    for layer, numbers in asked_again.items():
+        for k, by_text in zip(numbers, attribute([group[k] for k in numbers], layer=layer), strict=True):
+            for scores, a in zip(out[k], by_text, strict=True):
                 scores[layer] = _array(a.scores)
     return [list(row) for row in zip(*out, strict=True)]
 

@@ -79,8 +79,8 @@ def tokenizer_facts(tokenizer: Any) -> str | None:
     if tokenizer is None:
         return None
     core = getattr(tokenizer, "backend_tokenizer", None)
-    said = core.to_str() if core is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    serialized = core.to_str() if core is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    return hashlib.sha256(serialized.encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -39,27 +39,27 @@ def corpus_rows(
         measure = MEASURES[facts["measure"]]
         assert isinstance(measure, Corpus)
         vectors, kept = _gathered(folder, name, number, len(facts["layers"]))
-        others = _counts(kept, len(facts["layers"])) if measure.collects == "sums" else np.array(kept, dtype=str)
+        companions = _counts(kept, len(facts["layers"])) if measure.collects == "sums" else np.array(kept, dtype=str)
         failed = errors[""] + errors.get(f"{name} {MODEL}", 0)
         for at, layer in enumerate(facts["layers"]):
-            other = others[:, at] if measure.collects == "sums" else others
-            how: dict[str, Any] = {"level": level, "resamples": resamples, "draw_seed": seed}
-            found = known.spread(measure, np.array(vectors[at]), other, {**how, **facts["options"]})
+            companion = companions[:, at] if measure.collects == "sums" else companions
+            draw_options: dict[str, Any] = {"level": level, "resamples": resamples, "draw_seed": seed}
+            spread = known.spread(measure, np.array(vectors[at]), companion, {**draw_options, **facts["options"]})
             yield Row(
                 method=MODEL,
                 measure=facts["label"],
                 reference=None,
                 layer=layer,
-                n=found.n,
-                n_undefined=len(others) - found.n,
+                n=spread.n,
+                n_undefined=len(companions) - spread.n,
                 n_errors=failed,
-                mean=_number(found.value),
+                mean=_number(spread.value),
                 std=None,
-                low=_number(found.low),
-                high=_number(found.high),
+                low=_number(spread.low),
+                high=_number(spread.high),
                 higher_is_better=facts["higher_is_better"],
-                null=_number(found.null),
-                p_null=_number(found.p_null),
+                null=_number(spread.null),
+                p_null=_number(spread.p_null),
             )
 
 
@@ -76,32 +76,38 @@ class _Known:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / SPREADS
-        self.found: dict[str, list[float]] = {}
+        self.spreads: dict[str, list[float]] = {}
         try:
             read = json.loads(self.path.read_text("utf-8"))
-            self.found = {key: [float(part) for part in one] for key, one in read.items() if len(one) == 6}
+            self.spreads = {
+                key: [float(part) for part in numbers] for key, numbers in read.items() if len(numbers) == 6
+            }
         except (OSError, ValueError, TypeError, AttributeError):
             pass  # none yet, or no such file as this writes: it is made again
 
-    def spread(self, measure: Corpus, vectors: NDArray[Any], other: NDArray[Any], how: Mapping[str, Any]) -> Spread:
+    def spread(
+        self, measure: Corpus, vectors: NDArray[Any], companion: NDArray[Any], options: Mapping[str, Any]
+    ) -> Spread:
         """`measure.spread_of`, once."""
-        facts = json.dumps([measure.name, plain(how), versions(), vectors.shape, str(other.dtype)], sort_keys=True)
+        facts = json.dumps(
+            [measure.name, plain(options), versions(), vectors.shape, str(companion.dtype)], sort_keys=True
+        )
         sha = hashlib.sha256(facts.encode())
         sha.update(vectors.tobytes())
-        sha.update(other.tobytes())
+        sha.update(companion.tobytes())
         key = sha.hexdigest()
-        if key not in self.found:
-            self.found[key] = list(astuple(measure.spread_of(vectors, other, **how)))
-            write_text(self.path, json.dumps(self.found))
-        n, *rest = self.found[key]
+        if key not in self.spreads:
+            self.spreads[key] = list(astuple(measure.spread_of(vectors, companion, **options)))
+            write_text(self.path, json.dumps(self.spreads))
+        n, *rest = self.spreads[key]
         return Spread(int(n), *rest)
 
 
 def _gathered(folder: Path, name: str, number: int, layers: int) -> tuple[NDArray[np.float32], list[Any]]:
     """(layer, text, dim), on the disk, in the data's order; each text's counts a layer, or its label."""
-    there = sorted(line["i"] for line in lines(folder) if name in line.get("kept", ()))
-    places = {i: at for at, i in enumerate(there)}
-    others: list[Any] = [None] * len(there)
+    members = sorted(line["i"] for line in lines(folder) if name in line.get("kept", ()))
+    places = {i: at for at, i in enumerate(members)}
+    companions: list[Any] = [None] * len(members)
     path = folder / f"vectors-{number}.npy"
     array: np.memmap[Any, np.dtype[np.float32]] | None = None
     with replacing(path) as temporary:
@@ -109,20 +115,20 @@ def _gathered(folder: Path, name: str, number: int, layers: int) -> tuple[NDArra
             kept = line.get("kept", {}).get(name)
             if kept is None:
                 continue
-            one = unpacked(kept)
+            vectors = unpacked(kept)
             if array is None:
-                shape = (layers, len(there), one.shape[1])
+                shape = (layers, len(members), vectors.shape[1])
                 array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
                 allocate(temporary)
-            array[:, places[line["i"]]] = one
-            others[places[line["i"]]] = kept["n"] if "n" in kept else kept["y"]
+            array[:, places[line["i"]]] = vectors
+            companions[places[line["i"]]] = kept["n"] if "n" in kept else kept["y"]
         if array is None:
             with open(temporary, "wb") as file:
                 np.save(file, np.empty((layers, 0, 1), dtype=np.float32))
         else:
             array.flush()
         del array
-    return np.load(path, mmap_mode="r" if there else None), others
+    return np.load(path, mmap_mode="r" if members else None), companions
 
 
 def _counts(kept: list[Any], layers: int) -> NDArray[np.int64]:

@@ -167,17 +167,17 @@ def lines(folder: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"}\n"):
                 return
             with _intact(folder):
-                one = json.loads(line)
-                if not isinstance(one, dict):
+                entry = json.loads(line)
+                if not isinstance(entry, dict):
                     raise ValueError
-                known = "end" in one or ("i" in one and ("v" in one or "error" in one))
+                known = "end" in entry or ("i" in entry and ("v" in entry or "error" in entry))
             if not known:
                 raise damaged(folder)
-            if "end" in one:
+            if "end" in entry:
                 yield from held
                 held = []
             else:
-                held.append(one)
+                held.append(entry)
 
 
 @contextmanager

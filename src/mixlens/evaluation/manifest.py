@@ -14,8 +14,8 @@ from mixlens.evaluation.vectors import layers_of
 from mixlens.tasks import Source, Task
 
 
-def manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any]) -> dict[str, Any]:
-    """All that may change a number. `how`: the rest of what was asked for."""
+def manifest(setting: Setting, rows: Source, kind: Task, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All that may change a number. `settings`: the rest of what was asked for."""
     design = setting.design
     corpora = {y.name: {**_facts(y), "layers": layers_of(setting.lens, y)} for y in design.corpora}
     return {
@@ -25,10 +25,10 @@ def manifest(setting: Setting, rows: Source, kind: Task, how: Mapping[str, Any])
         "data": {"name": rows.name, "rows": rows.count, "fingerprint": rows.fingerprint},
         "task": {"name": kind.name, "fields": {k: list(v) for k, v in kind.names.items()}},
         "target": plain(setting.target),
-        **how,
+        **settings,
         "batch_size": setting.batch_size,
         "methods": {label: plain(_job(design, label)) for label in design.methods},
-        "asked": list(design.asked),
+        "asked": list(design.shown),
         "measures": {y.name: _facts(y) for y in design.yardsticks},
         **({"corpora": corpora} if corpora else {}),
         # (a run of before explained other spans of a question's context: it does not go on)

@@ -15,7 +15,7 @@ def refuse_picture(design: Design, kind: str | None, measure: str | None) -> Non
     from mixlens.view import evaluation
 
     manifest = {
-        "asked": list(design.asked),
+        "asked": list(design.shown),
         "measures": {y.name: _facts(y) for y in design.yardsticks},
         "corpora": {y.name: _facts(y) for y in design.corpora},
         "columns": [list(asdict(column).values()) for column in design.columns],

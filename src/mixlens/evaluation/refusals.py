@@ -26,14 +26,14 @@ _ARTICLES = {"answer": "an ", "gold": ""}
 
 def refuse_no_lens(lens: object, second: object) -> None:
     """Raises InputError, such as for a model that is in no lens."""
-    for name, given in [("lens", lens)] + [("second", second)] * (second is not None):
-        if not isinstance(given, Lens):
-            raise InputError(f"expected {name}= what mixlens.load(...) gives, got {type(given).__name__}")
+    for name, value in [("lens", lens)] + [("second", second)] * (second is not None):
+        if not isinstance(value, Lens):
+            raise InputError(f"expected {name}= what mixlens.load(...) gives, got {type(value).__name__}")
 
 
-def refuse(lens: Lens, one: Yardstick, jobs: Sequence[Job], second: Lens | None) -> None:
+def refuse(lens: Lens, yardstick: Yardstick, jobs: Sequence[Job], second: Lens | None) -> None:
     """Raises Undefined for a measure that means nothing here, UnknownOption for one that lacks something."""
-    kind, task = one.measure, lens.head.task
+    kind, task = yardstick.measure, lens.head.task
     if isinstance(kind, Corpus) and kind.collects == "labelled" and task in ("question", "token"):
         raise Undefined(
             f"{kind.name} probes the vector of the one token that speaks for a text, {lens.head.in_words} has none; "
@@ -42,8 +42,8 @@ def refuse(lens: Lens, one: Yardstick, jobs: Sequence[Job], second: Lens | None)
     if isinstance(kind, Curve):
         if task == "none" or lens.head.regression:
             raise Undefined(f"{kind.name} needs the probability of an answer, which {lens.head.in_words} has not")
-        removal.check(lens.subject, kind.name, one.options["replace"], one.options["mask_pad"])
-        kind.points(one.options)  # levels that are none
+        removal.check(lens.subject, kind.name, yardstick.options["replace"], yardstick.options["mask_pad"])
+        kind.points(yardstick.options)  # levels that are none
     if kind.needs == "second":
         if second is None:
             raise UnknownOption(f"{kind.name} compares two models: pass second=, a lens on the other")
@@ -60,7 +60,7 @@ def _refuse_unlike(lens: Lens, second: Lens, name: str, layered: bool) -> None:
     """Raises Undefined where the scores of two models have nothing to be compared by."""
     if tokenizer_facts(second.tokenizer) != tokenizer_facts(lens.tokenizer):
         raise Undefined(f"{name} compares scores token by token: the two models' tokenizers differ")
-    heads = [(one.head.task, sorted(one.head.labels.values())) for one in (lens, second)]
+    heads = [(model.head.task, sorted(model.head.labels.values())) for model in (lens, second)]
     if heads[0][0] != heads[1][0]:
         raise Undefined(f"{name} compares two models of one task, got {lens.head.in_words} and {second.head.in_words}")
     if lens.head.task in ("sequence", "token") and heads[0] != heads[1]:
@@ -68,7 +68,7 @@ def _refuse_unlike(lens: Lens, second: Lens, name: str, layered: bool) -> None:
             f"{name} compares texts that two models label alike, and their labels differ: {', '.join(heads[0][1])} and "
             f"{', '.join(heads[1][1])}; name them alike in the models' config.id2label"
         )
-    counts = [one.subject.layers for one in (lens, second)]
+    counts = [model.subject.layers for model in (lens, second)]
     if layered and counts[0] != counts[1]:
         raise Undefined(
             f"{name} compares layers one to one, and the two models have {counts[0]} and {counts[1]}: leave layers= out"
@@ -86,31 +86,31 @@ def refuse_headless(lens: Lens, jobs: Iterable[Job]) -> None:
         )
 
 
-def refuse_target(lens: Lens, asked: Any, design: Design) -> None:
+def refuse_target(lens: Lens, target: Any, design: Design) -> None:
     """Raises TargetError for what is explained of all texts alike, where the head has no such class.
 
     And UnknownOption where no measure looks at what is explained.
     """
-    if asked is None:
+    if target is None:
         return
-    if not isinstance(asked, str) or asked != "label":
-        _refuse_class(lens, check_target(asked))
+    if not isinstance(target, str) or target != "label":
+        _refuse_class(lens, check_target(target))
     labelled = any(isinstance(y.measure, Corpus) and y.measure.collects == "labelled" for y in design.corpora)
     if not design.methods and not labelled:
-        raise UnknownOption(f"target={asked!r} would be ignored: no measure asked for looks at what is explained")
+        raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
 
 
 def _refuse_class(lens: Lens, target: Target) -> None:
     head = lens.head
     if head.task in ("sequence", "token") and not head.regression:
-        for what in (target.what, target.foil):
-            if what is not None:
-                find(head, what, len(head.labels))
+        for label in (target.what, target.foil):
+            if label is not None:
+                find(head, label, len(head.labels))
 
 
 def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Example]) -> None:
     """Raises for what means nothing where prompts are to be explained: InputError, Undefined, UnknownOption."""
-    if not any(one.traced for one in examples):
+    if not any(example.traced for example in examples):
         return
     require_answers(lens.subject)
     if target is not None:
@@ -123,11 +123,11 @@ def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Ex
 
 def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:
     """Raises Undefined for a measure of what no row of this task can hold, whatever its columns."""
-    for one in measures:
-        able = [task.name for task in TASKS.values() if one.name in task.measures]
-        own = kind.name in TASKS and TASKS[kind.name].function is kind.function  # else who knows what it reads
-        if able and own and one.name not in kind.measures:
+    for measure in measures:
+        able = [task.name for task in TASKS.values() if measure.name in task.measures]
+        built_in = kind.name in TASKS and TASKS[kind.name].function is kind.function  # else who knows what it reads
+        if able and built_in and measure.name not in kind.measures:
             raise Undefined(
-                f"{one.name} needs {_ARTICLES.get(one.needs, 'a ')}{one.needs} in every row, and a row of the "
-                f"task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass mixlens.Examples"
+                f"{measure.name} needs {_ARTICLES.get(measure.needs, 'a ')}{measure.needs} in every row, and a row "
+                f"of the task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass mixlens.Examples"
             )

@@ -162,8 +162,8 @@ class Table:
         """A measure's lines of single layers, from the first up. Raises UnknownOption."""
         rows = [r for r in self.rows if self.is_of(r, measure) and r.method == method and r.layer is not None]
         if not rows:
-            asked = "layers='each'" if self.named(measure) in self.measures else 'method="model"'
-            raise UnknownOption(f"no layers of {measure!r}, {method!r} in this table; ask for {asked}")
+            hint = "layers='each'" if self.named(measure) in self.measures else 'method="model"'
+            raise UnknownOption(f"no layers of {measure!r}, {method!r} in this table; ask for {hint}")
         return tuple(sorted(rows, key=lambda r: r.layer or 0))
 
     @checked
@@ -173,8 +173,8 @@ class Table:
         Spearman's rho of the layers' numbers and its permutation p, exact for up to 8 layers; the embeddings, which no
         method explains, are left out (Mohebbi 2023, Table 2). Raises UnknownOption.
         """
-        own = {r.layer: r.mean for r in self.layers(measure, method)}
-        pairs = [(own[r.layer], r.mean) for r in self.layers(other) if r.layer in own]
+        means = {r.layer: r.mean for r in self.layers(measure, method)}
+        pairs = [(means[r.layer], r.mean) for r in self.layers(other) if r.layer in means]
         x, y = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return permutation(x, y, statistic="spearman")
 
@@ -254,7 +254,7 @@ class Table:
     def __repr__(self) -> str:
         count = len(self.measures) + len(self.corpora)
         sizes = (len(self.methods), "method"), (count, "measure"), (self.array.shape[1], "example")
-        return f"Table({', '.join(f'{n} {what}' + 's' * (n != 1) for n, what in sizes)})"
+        return f"Table({', '.join(f'{n} {noun}' + 's' * (n != 1) for n, noun in sizes)})"
 
     def facts(self, measure: str) -> Mapping[str, Any]:
         """What the manifest says of a measure. Raises UnknownOption."""
@@ -265,11 +265,11 @@ class Table:
         """A measure's own name: `"spearman:saliency"` for `"spearman"` where that is clear. Raises UnknownOption."""
         if name in self.measures or name in self.corpora:
             return name
-        found = [m for m in self.measures if self.manifest["measures"][m]["label"] == name]
-        if len(found) == 1:
-            return found[0]
+        matches = [m for m in self.measures if self.manifest["measures"][m]["label"] == name]
+        if len(matches) == 1:
+            return matches[0]
         known = (*self.measures, *self.corpora)
-        hint = f"; say which: {', '.join(found)}" if found else did_you_mean(name, known)
+        hint = f"; say which: {', '.join(matches)}" if matches else did_you_mean(name, known)
         raise UnknownOption(f"no measure {name!r} in this table{hint}")
 
     @cached_property

@@ -31,31 +31,33 @@ EMBEDDINGS = -1  # the "layer" that the embeddings' output stands for
 Kept = Mapping[str, Any]
 
 
-def layers_of(lens: Lens, one: Yardstick) -> list[int]:
+def layers_of(lens: Lens, yardstick: Yardstick) -> list[int]:
     """The layers that a measure of a corpus has a number of; the embeddings' output is -1."""
     count = lens.subject.layers
-    return [*([EMBEDDINGS] if _kind(one).collects == "labelled" else []), *range(count)]
+    return [*([EMBEDDINGS] if _kind(yardstick).collects == "labelled" else []), *range(count)]
 
 
 def collect(
-    lens: Lens, one: Yardstick, texts: Sequence[tuple[Example, Tokens]], target: Any, batch_size: int
+    lens: Lens, yardstick: Yardstick, texts: Sequence[tuple[Example, Tokens]], target: Any, batch_size: int
 ) -> list[Kept | Failure]:
     """What is kept of each text: "x", a vector a layer; "n", how many it sums a layer, or "y", the text's label."""
     work = (
-        partial(_labelled, target=target) if _kind(one).collects == "labelled" else partial(_sums, of=one.options["of"])
+        partial(_labelled, target=target)
+        if _kind(yardstick).collects == "labelled"
+        else partial(_sums, of=yardstick.options["of"])
     )
     out: list[Kept | Failure] = []
     step = min(batch_size, _AT_ONCE)
     for start in range(0, len(texts), step):
-        some = texts[start : start + step]
-        run: Callable[[list[int]], list[Kept]] = partial(_of, work, lens, some)
-        found = each(run, len(some))
-        out += found
+        batch = texts[start : start + step]
+        run: Callable[[list[int]], list[Kept]] = partial(_of, work, lens, batch)
+        kept = each(run, len(batch))
+        out += kept
     return out
 
 
-def _of(work: Callable[..., list[Kept]], lens: Lens, some: Sequence[Any], chosen: list[int]) -> list[Kept]:
-    return work(lens, [some[i] for i in chosen])
+def _of(work: Callable[..., list[Kept]], lens: Lens, batch: Sequence[Any], chosen: list[int]) -> list[Kept]:
+    return work(lens, [batch[i] for i in chosen])
 
 
 def unpacked(kept: Kept) -> NDArray[np.float32]:
@@ -68,17 +70,17 @@ def _packed(vectors: Tensor) -> dict[str, Any]:
     return {"layers": len(vectors), "x": b64encode(data).decode()}
 
 
-def _kind(one: Yardstick) -> Corpus:
-    assert isinstance(one.measure, Corpus)
-    return one.measure
+def _kind(yardstick: Yardstick) -> Corpus:
+    assert isinstance(yardstick.measure, Corpus)
+    return yardstick.measure
 
 
 def _sums(lens: Lens, texts: Sequence[tuple[Example, Tokens]], of: str) -> list[Kept]:
     stage = "ln1" if lens.spec.order == "post" else "residual"
     on_block: Callable[[Block], Tensor] = partial(UNITS[of], stage=stage)
     out: list[Kept] = []
-    for one in _through(lens, texts, on_block):
-        sums = torch.stack([layer.sum(0) for layer in one.layers])
+    for output in _through(lens, texts, on_block):
+        sums = torch.stack([layer.sum(0) for layer in output.layers])
         out.append({**_packed(sums[:, :-1]), "n": [int(n) for n in sums[:, -1]]})
     return out
 
@@ -123,9 +125,9 @@ def _labelled(lens: Lens, texts: Sequence[tuple[Example, Tokens]], target: Any) 
         assert row is not None
         rows.append(row)
     out: list[Kept] = []
-    for (example, _), row, one in zip(texts, rows, _through(lens, texts, _ends), strict=True):
-        width = one.layers[0].shape[-1] // 2
-        hidden = [one.layers[0][:, :width], *(layer[:, width:] for layer in one.layers)]
+    for (example, _), row, output in zip(texts, rows, _through(lens, texts, _ends), strict=True):
+        width = output.layers[0].shape[-1] // 2
+        hidden = [output.layers[0][:, :width], *(layer[:, width:] for layer in output.layers)]
         vectors = [h[row] if isinstance(row, int) else h.double().mean(0).to(h.dtype) for h in hidden]
         out.append({**_packed(torch.stack(vectors)), "y": example.label})
     return out

@@ -48,21 +48,21 @@ def run(
     size = min(CHUNK, SMALL) if any(job.facts.cost(job.options).slow for job in setting.design.jobs.values()) else CHUNK
     begun = False
     window = -1
-    for window, some in enumerate(_windows(rows, limit)):
-        for _, row in some:
+    for window, numbered in enumerate(_windows(rows, limit)):
+        for _, row in numbered:
             sha.update(digest(row))
-        now = (done + len(some), sha.hexdigest())
+        now = (done + len(numbered), sha.hexdigest())
         if window in windows or end is not None:
             _same(windows.get(window, end), now, log)
         if window in windows and windows[window].last:
-            done += len(some)
+            done += len(numbered)
             continue
-        good, bad = _read(setting.lens, some, kind, mask, truncate)
-        if window == 0 and not good and all((one.error or "").startswith(_NO_COLUMN) for one in bad):
+        good, bad = _read(setting.lens, numbered, kind, mask, truncate)
+        if window == 0 and not good and all((record.error or "").startswith(_NO_COLUMN) for record in bad):
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
-        given = [row for _, row in some if isinstance(row, Example)] or [one for _, one, _ in good]
-        refuse_traced(setting.lens, setting.design, setting.target, given)
-        if window == 0 and not any(isinstance(row, Example) for _, row in some):  # (those hold what they hold)
+        examples = [row for _, row in numbered if isinstance(row, Example)] or [parsed for _, parsed, _ in good]
+        refuse_traced(setting.lens, setting.design, setting.target, examples)
+        if window == 0 and not any(isinstance(row, Example) for _, row in numbered):  # (those hold what they hold)
             refuse_fields(kind, [y.measure for y in setting.design.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]
         for chunk, members in enumerate(groups):
@@ -72,8 +72,8 @@ def run(
                 if not begun:  # the clock starts behind what is there already
                     report(done, total)
                     begun = True
-                found = records(setting, members, lambda share, at=done, n=count: report(at + int(share * n), total))  # type: ignore[misc]
-                log.append([*(bad if chunk == 0 else []), *found], mark)
+                computed = records(setting, members, lambda share, at=done, n=count: report(at + int(share * n), total))  # type: ignore[misc]
+                log.append([*(bad if chunk == 0 else []), *computed], mark)
                 _trim()
             done += count
             if begun:
@@ -124,21 +124,21 @@ def _windows(rows: Source, limit: int | None) -> Iterator[list[tuple[int, Any]]]
 
 
 def _read(
-    lens: Lens, some: Sequence[tuple[int, Any]], kind: Task, mask: str | None, truncate: bool
+    lens: Lens, numbered: Sequence[tuple[int, Any]], kind: Task, mask: str | None, truncate: bool
 ) -> tuple[list[Read], list[Record]]:
     """The readable examples, longest first, and the records of the others."""
     good: list[Read] = []
     bad: list[Record] = []
-    for number, row in some:
+    for number, row in numbered:
         id = str(number)
         try:
-            one = example(row, number, kind, mask)
-            id = one.id
-            if one.traced:
-                tokens = read_prompt(lens.subject, one.prompt, one.documents).tokens
+            parsed = example(row, number, kind, mask)
+            id = parsed.id
+            if parsed.traced:
+                tokens = read_prompt(lens.subject, parsed.prompt, parsed.documents).tokens
             else:
-                (tokens,) = lens.subject.read(one.text, truncate).require()
-            good.append((number, one, tokens))
+                (tokens,) = lens.subject.read(parsed.text, truncate).require()
+            good.append((number, parsed, tokens))
         except Exception as error:
             bad.append(Record(number, id, error=failure(error).text))
     good.sort(key=lambda read: (-len(read[2]), read[0]))

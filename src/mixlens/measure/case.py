@@ -57,7 +57,7 @@ class Case:
             value = getattr(self, name)
             if value is not None and len(value) != n:
                 raise InputError(f"expected {n} values of {name}, one a token, got {len(value)}")
-        if any(len(other) != n for other in self.others):
+        if any(len(scores) != n for scores in self.others):
             raise InputError(f"expected {n} scores a class, one a token, got {[len(o) for o in self.others]}")
         if self.pieces and len(self.pieces) != n:
             raise InputError(f"expected {n} pieces, one a token, got {len(self.pieces)}")

@@ -24,9 +24,9 @@ def kendall_confidence(case: Case, *, on: str = "order") -> float:
     if on not in ("order", "scores"):
         raise UnknownOption(f"on: expected order or scores, got {on!r}")
     compare = order_tau if on == "order" else tau_b
-    found = np.array([compare(case.scores, other) for other in case.others])
-    found = found[~np.isnan(found)]
-    return float(found.mean()) if len(found) else float("nan")
+    taus = np.array([compare(case.scores, scores) for scores in case.others])
+    taus = taus[~np.isnan(taus)]
+    return float(taus.mean()) if len(taus) else float("nan")
 
 
 def order_tau(a: Vector, b: Vector) -> float:

@@ -18,8 +18,8 @@ def unit_sum(vectors: Float[np.ndarray, "vector dim"]) -> tuple[Float[np.ndarray
     Vectors that are all zero have no direction and are left out.
     """
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
-    there = lengths > 0
-    return (vectors[there] / lengths[there, None]).sum(0, dtype=np.float64), int(there.sum())
+    nonzero = lengths > 0
+    return (vectors[nonzero] / lengths[nonzero, None]).sum(0, dtype=np.float64), int(nonzero.sum())
 
 
 def anisotropy(
@@ -50,15 +50,15 @@ def anisotropy_draws(
     n = drawn @ counts
     pairs = n**2 - drawn**2 @ counts.astype(np.float64) ** 2
     total = np.zeros((len(drawn), sums.shape[1]))
-    same = np.zeros(len(drawn))
+    diagonal = np.zeros(len(drawn))
     for start in range(0, len(counts), _BLOCK):
-        some = np.asarray(sums[start : start + _BLOCK], dtype=np.float64)
+        block = np.asarray(sums[start : start + _BLOCK], dtype=np.float64)
         w = drawn[:, start : start + _BLOCK]
-        total += w @ some
-        same += w**2 @ np.einsum("td,td->t", some, some)
-    there = pairs > 0.5
+        total += w @ block
+        diagonal += w**2 @ np.einsum("td,td->t", block, block)
+    defined = pairs > 0.5
     out = np.full(len(drawn), _NAN)
-    out[there] = (np.einsum("rd,rd->r", total, total) - same)[there] / pairs[there]
+    out[defined] = (np.einsum("rd,rd->r", total, total) - diagonal)[defined] / pairs[defined]
     return out
 
 
@@ -71,11 +71,11 @@ def anisotropy_spread(
     draw_seed: int = 0,
 ) -> Spread:
     """`anisotropy` with its interval over draws of texts; the null, vectors of random directions, is 0."""
-    there = np.asarray(counts) > 0
-    n = int(there.sum())
+    nonempty = np.asarray(counts) > 0
+    n = int(nonempty.sum())
     value = float(anisotropy_draws(sums, counts, np.ones((1, len(counts))))[0]) if n else _NAN
     if np.isnan(value):
         return Spread(0, _NAN, _NAN, _NAN, _NAN, _NAN)
     blocks = weights(len(counts), resamples, draw_seed)
-    found = np.concatenate([anisotropy_draws(sums, counts, block) for block in blocks])
-    return Spread(n, value, *interval(found, level), 0.0, two_sided(found[~np.isnan(found)], n))
+    draws = np.concatenate([anisotropy_draws(sums, counts, block) for block in blocks])
+    return Spread(n, value, *interval(draws, level), 0.0, two_sided(draws[~np.isnan(draws)], n))

@@ -63,11 +63,11 @@ class Bounds:
         rng = np.random.default_rng(seed)
         orders = [_scores(rng.permutation(tokens), len(removable)) for _ in range(permutations)]
         sets = [self._sets(scores) for scores in orders]
-        self._probabilities([s for some in sets for s in some])
-        self.permuted = np.array([self._aopc(some) for some in sets])
-        found = [self._taken([int(i) for i in tokens]), self._put_back([int(i) for i in tokens])]
-        reach = [self._aopc(self._sets(_scores(np.array(order, dtype=int), len(removable)))) for order in found]
-        self.order, self.greedy = found[reach[1] > reach[0]], max(reach)
+        self._probabilities([s for removals in sets for s in removals])
+        self.permuted = np.array([self._aopc(removals) for removals in sets])
+        orders_found = [self._taken([int(i) for i in tokens]), self._put_back([int(i) for i in tokens])]
+        reach = [self._aopc(self._sets(_scores(np.array(order, dtype=int), len(removable)))) for order in orders_found]
+        self.order, self.greedy = orders_found[reach[1] > reach[0]], max(reach)
 
     def of(self, scores: Float[np.ndarray, " token"]) -> Faithfulness:
         """The number of one method's scores alone, `rated` beside no other."""
@@ -78,11 +78,11 @@ class Bounds:
 
         The best of these orders and the search's is 1 for all of them.
         """
-        own = {name: self._aopc(self._sets(scores)) for name, scores in methods.items()}
-        mean, best = float(self.permuted.mean()), max([self.greedy, *(v for v in own.values() if not np.isnan(v))])
+        aopcs = {name: self._aopc(self._sets(scores)) for name, scores in methods.items()}
+        mean, best = float(self.permuted.mean()), max([self.greedy, *(v for v in aopcs.values() if not np.isnan(v))])
         room, chance = best - mean, self.permuted
         out = {}
-        for name, aopc in own.items():
+        for name, aopc in aopcs.items():
             value = (aopc - mean) / room if room > 1e-12 else _NAN
             p = _NAN if np.isnan(aopc) else (1 + int((chance >= aopc - 1e-12).sum())) / (1 + len(chance))
             out[name] = Faithfulness(value, aopc, mean, self.greedy, p, best)
@@ -130,8 +130,8 @@ class Bounds:
 
     def _lowest(self, tokens: list[int], sets: Sets) -> list[int]:
         """The tokens in the order of their sets' probability, what cannot be read last."""
-        found = self._probabilities(sets)
-        return [tokens[k] for k in np.argsort(np.where(np.isnan(found), np.inf, found), kind="stable")]
+        probabilities = self._probabilities(sets)
+        return [tokens[k] for k in np.argsort(np.where(np.isnan(probabilities), np.inf, probabilities), kind="stable")]
 
 
 def _scores(order: np.ndarray, tokens: int) -> Float[np.ndarray, " token"]:

@@ -49,8 +49,8 @@ class Measure:
                 raise UnknownOption(f"{self.name}: expected {name}= a value of a few lists in lists, got one too deep")
             wanted = type(known[name])
             if wanted in (bool, int) and (type(value) is not wanted or (wanted is int and value < 0)):
-                what = "True or False" if wanted is bool else "a whole number of 0 or more"
-                raise UnknownOption(f"{self.name}: expected {name}= {what}, got {value!r}")
+                expected = "True or False" if wanted is bool else "a whole number of 0 or more"
+                raise UnknownOption(f"{self.name}: expected {name}= {expected}, got {value!r}")
         return {**known, **options}
 
     def __call__(self, case: Case, **options: Any) -> float:
@@ -58,8 +58,8 @@ class Measure:
         values = self.checked(options)
         if not self.given(case):
             raise InputError(f"{self.name} needs {self.needs}, and the case has none")
-        own = options_of(self.function)
-        return float(self.function(case, **{k: v for k, v in values.items() if k in own}))
+        known = options_of(self.function)
+        return float(self.function(case, **{k: v for k, v in values.items() if k in known}))
 
     def given(self, case: Case) -> bool:
         """Whether the case holds what the measure needs."""
@@ -86,8 +86,8 @@ class Curve(Measure):
         `mask_pad`: attention passes over the [PAD]s put in. `shortest`: a text of fewer tokens is undefined (AttCAT's
         authors leave out those of fewer than 10).
         """
-        ours = {"replace": self.replacement, "levels": self.levels, "mask_pad": False, "shortest": 0}
-        return {**options_of(self.function), **ours}
+        removal_options = {"replace": self.replacement, "levels": self.levels, "mask_pad": False, "shortest": 0}
+        return {**options_of(self.function), **removal_options}
 
     def removed(self, case: Case, **options: Any) -> list[tuple[int, ...]]:
         """Per level the tokens that are taken out, ascending; [] where no token is removable or the text is too short.
@@ -167,13 +167,15 @@ class Corpus(Measure):
 
     def __call__(self, *arrays: Any, **options: Any) -> float:
         """The measure of one layer; NaN where it is undefined. Raises UnknownOption."""
-        return float(self.function(*arrays, **self._own(options)))
+        return float(self.function(*arrays, **self._formula_options(options)))
 
     def spread_of(self, *arrays: Any, level: float, resamples: int, draw_seed: int, **options: Any) -> Spread:
         """The measure of one layer with its interval and its null. Raises UnknownOption."""
         assert self.spread is not None
-        return self.spread(*arrays, level=level, resamples=resamples, draw_seed=draw_seed, **self._own(options))
+        return self.spread(
+            *arrays, level=level, resamples=resamples, draw_seed=draw_seed, **self._formula_options(options)
+        )
 
-    def _own(self, options: dict[str, Any]) -> dict[str, Any]:
-        own = options_of(self.function)
-        return {k: v for k, v in self.checked(options).items() if k in own}
+    def _formula_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        known = options_of(self.function)
+        return {k: v for k, v in self.checked(options).items() if k in known}

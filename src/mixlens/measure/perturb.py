@@ -35,12 +35,12 @@ def shares(levels: Levels = "tenths") -> tuple[float, ...]:
             raise UnknownOption(f"levels: expected {', '.join(NAMED)}, {ATTCAT} or shares 0 to 1, got {levels!r}")
         return NAMED[levels]
     try:
-        found = tuple(float(share) for share in levels)
+        parsed = tuple(float(share) for share in levels)
     except (TypeError, ValueError):
-        found = ()
-    if not found or not all(0 <= share <= 1 for share in found):
+        parsed = ()
+    if not parsed or not all(0 <= share <= 1 for share in parsed):
         raise UnknownOption(f"levels: expected at least one share, each 0 to 1, got {levels!r}")
-    return found
+    return parsed
 
 
 def counts(removable: int, levels: Levels = "tenths") -> tuple[int, ...]:

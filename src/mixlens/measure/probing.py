@@ -112,9 +112,11 @@ def mdl_spread(
         return Spread(0, *[float("nan")] * 5)
     mixed = np.asarray(labels)[np.random.default_rng((draw_seed, len(labels))).permutation(len(labels))]
     null = online_code(vectors, mixed, seed=seed, hidden=hidden)
-    how: dict[str, Any] = {"level": level, "resamples": resamples, "seed": draw_seed}
-    low, high = interval(code, **how)
-    return Spread(len(labels), code.compression, low, high, null.compression, paired(code.bits, null.bits, **how).p)
+    draw_options: dict[str, Any] = {"level": level, "resamples": resamples, "seed": draw_seed}
+    low, high = interval(code, **draw_options)
+    return Spread(
+        len(labels), code.compression, low, high, null.compression, paired(code.bits, null.bits, **draw_options).p
+    )
 
 
 def interval(code: Code, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:

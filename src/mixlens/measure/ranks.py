@@ -87,10 +87,10 @@ def special_rank(case: Case, *, of: str = "special") -> float:
     "full_stop", or a piece as it is written; the mean over all such tokens. NaN: the text has none. After
     Ferrando 2022, Figure 6.
     """
-    which = _chosen(case, of)
-    if not which.any():
+    chosen = _chosen(case, of)
+    if not chosen.any():
         return _NAN
-    return float((average_ranks(case.scores) / len(case.scores))[which].mean())
+    return float((average_ranks(case.scores) / len(case.scores))[chosen].mean())
 
 
 def _chosen(case: Case, of: str) -> Bool[np.ndarray, " token"]:

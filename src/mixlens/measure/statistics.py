@@ -113,8 +113,8 @@ def resampled(
 def interval(draws: Float[np.ndarray, " draw"], level: float = 0.95) -> tuple[float, float]:
     """The middle share `level` of what was drawn, NaN left out; NaN for nothing. Raises UnknownOption."""
     tails = _tails(level)
-    found = draws[~np.isnan(draws)]
-    low, high = np.quantile(found, tails) if len(found) else (_NAN, _NAN)
+    defined = draws[~np.isnan(draws)]
+    low, high = np.quantile(defined, tails) if len(defined) else (_NAN, _NAN)
     return float(low), float(high)
 
 
@@ -176,8 +176,8 @@ def permutation(
         raise UnknownOption(f"statistic: expected pearson or spearman, got {statistic!r}")
     if len(x) != len(y):
         raise InputError(f"expected two series of the same length, got {len(x)} and {len(y)}")
-    there = ~(np.isnan(x) | np.isnan(y))
-    x, y = x[there], y[there]
+    defined = ~(np.isnan(x) | np.isnan(y))
+    x, y = x[defined], y[defined]
     n = len(x)
     if n < 2 or (x == x[0]).all() or (y == y[0]).all():
         return Correlation(n, _NAN, _NAN, n <= _EXACT)
@@ -237,12 +237,12 @@ def ranking(
         raise Undefined(
             f"Holm's correction of {len(pairs)} pairs at {level:g} needs resamples={needed}, got {resamples}"
         )
-    p = [found.p for found in pairs.values()]
+    p = [test.p for test in pairs.values()]
     limit = alpha * (1 + 1e-12)
     apart = {
         pair
-        for (pair, found), held in zip(pairs.items(), holm(p) if correction == "holm" else p, strict=True)
-        if held <= limit and sign * found.difference < 0
+        for (pair, test), held in zip(pairs.items(), holm(p) if correction == "holm" else p, strict=True)
+        if held <= limit and sign * test.difference < 0
     }
     return Ranking(tuple(names), tuple(mean[name] for name in names), tuple(_runs(names, apart)), pairs)
 

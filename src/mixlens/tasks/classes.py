@@ -18,15 +18,15 @@ def class_names(features: Any) -> dict[str, tuple[str, ...]]:
     """Of the features of a `datasets.Dataset`, or of their JSON form: the columns of ClassLabels."""
     if not isinstance(features, Mapping):
         return {}
-    found = {k: f.get("names") if isinstance(f, Mapping) else getattr(f, "names", None) for k, f in features.items()}
-    return {k: tuple(n) for k, n in found.items() if isinstance(n, list) and all(isinstance(name, str) for name in n)}
+    names = {k: f.get("names") if isinstance(f, Mapping) else getattr(f, "names", None) for k, f in features.items()}
+    return {k: tuple(n) for k, n in names.items() if isinstance(n, list) and all(isinstance(name, str) for name in n)}
 
 
 def arrow_names(schema: Any) -> dict[str, tuple[str, ...]]:
     """Of an Arrow schema: where `datasets` wrote the file, its features stand in the metadata."""
     try:
-        said = json.loads((getattr(schema, "metadata", None) or {})[b"huggingface"])
-        return class_names(said["info"]["features"])
+        metadata = json.loads((getattr(schema, "metadata", None) or {})[b"huggingface"])
+        return class_names(metadata["info"]["features"])
     except (ValueError, KeyError, TypeError):
         return {}
 
@@ -41,36 +41,36 @@ def gold(label: str | int, known: Collection[str]) -> str | int:
     return label
 
 
-def named(names: Names, task: Task, known: Sequence[str], asked: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def named(names: Names, task: Task, known: Sequence[str], explained: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Rows with the names of their classes for numbers, in the label's columns; -1, where there is no label, is None.
 
     `known`: the labels of the model, none where it has no classes. A model that names none of its classes (LABEL_0,
-    ...) takes the numbers. `asked`: the gold label is what is explained. Raises TargetError where it is and the model
-    has none of the names.
+    ...) takes the numbers. `explained`: the gold label is what is explained. Raises TargetError where it is and the
+    model has none of the names.
     """
-    there = (column_of(name, names) for name in task.names.get("label", ()))
-    columns = {k: _read(k, names[k], known, asked) for k in there if k is not None}
+    columns_of_label = (column_of(name, names) for name in task.names.get("label", ()))
+    columns = {k: _read(k, names[k], known, explained) for k in columns_of_label if k is not None}
 
-    def rows(given: Iterator[Any]) -> Iterator[Any]:
-        for row in given:
+    def rows(data: Iterator[Any]) -> Iterator[Any]:
+        for row in data:
             if isinstance(row, Mapping):
                 yield {**row, **{k: _label(row[k], columns[k]) for k in columns if k in row}}
             else:
                 yield row
 
-    return rows if columns else lambda given: given
+    return rows if columns else lambda data: data
 
 
-def _read(column: str, names: tuple[str, ...], known: Sequence[str], asked: bool) -> tuple[str, ...]:
+def _read(column: str, names: tuple[str, ...], known: Sequence[str], explained: bool) -> tuple[str, ...]:
     """The names to read numbers by; () where the number itself is the label. Raises TargetError."""
     if names == tuple(str(i) for i in range(len(names))):
         return ()
-    there = {label.casefold() for label in known}
-    if not there or any(name.casefold() in there for name in names):
+    folded = {label.casefold() for label in known}
+    if not folded or any(name.casefold() in folded for name in names):
         return names
     if len(names) == len(known) and all(re.fullmatch(r"LABEL_\d+", label) for label in known):
         return ()
-    if not asked:
+    if not explained:
         return names
     raise TargetError(
         f"expected labels of the model ({_few(known)}), the data's column {column!r} has {_few(names)}; give its "

@@ -89,8 +89,8 @@ def _unformatted(data: Any) -> Any:
     return data if streamed in (None, "custom") else data.with_format(None)
 
 
-def _unread(encoding: str, what: str) -> UnknownOption:
-    return UnknownOption(f"encoding={encoding!r} would be ignored: it says how a text file is read, got {what}")
+def _unread(encoding: str, source: str) -> UnknownOption:
+    return UnknownOption(f"encoding={encoding!r} would be ignored: it says how a text file is read, got {source}")
 
 
 def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
@@ -108,8 +108,8 @@ def example(row: Any, number: int, task: Task, mask: str | None) -> Example:
             f"expected token ids in a list, got {row!r:.60}; a pair of texts is a tuple, split words are mixlens.Words"
         )
     if isinstance(row, Mapping):  # model inputs, and perhaps a label and a name
-        own = {k: v for k, v in row.items() if k not in ("label", "id")}
-        return Example(str(row.get("id", number)), own, row.get("label"))
+        inputs = {k: v for k, v in row.items() if k not in ("label", "id")}
+        return Example(str(row.get("id", number)), inputs, row.get("label"))
     if isinstance(row, (str, tuple, list, Words)):
         return Example(str(number), row)
     raise DataError(f"expected a row, a text or a mixlens.Example, got {type(row).__name__}: {row!r:.60}")
@@ -146,10 +146,10 @@ def _named(name: str, encoding: str | None) -> Source:
             return _file(path, None)
     path = Path(name)
     try:
-        there = path.is_file()
+        is_file = path.is_file()
     except (OSError, ValueError) as error:  # a name that no file can have
         raise DataError(f"expected the name of a file, got {name!r:.80} ({error})") from None
-    if there:
+    if is_file:
         return _file(path, encoding)
     if encoding is not None and (path.is_dir() or _kind(path) is None):
         raise _unread(encoding, name)
@@ -186,17 +186,17 @@ def _file(path: Path, encoding: str | None) -> Source:
 
     def rows() -> Iterator[Any]:
         with unzipped(path) as raw:
-            how = encoding_of(raw, encoding)
+            codec = encoding_of(raw, encoding)
             raw.seek(0)
-            with io.TextIOWrapper(raw, how, newline="") as file:
+            with io.TextIOWrapper(raw, codec, newline="") as file:
                 yield from READERS[kind](file)
 
     try:
         return Source(path.name, rows, sum(1 for _ in rows()), mark)
     except UnicodeError as error:
-        where = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else str(error)
+        position = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else str(error)
         raise DataError(
-            f"expected {encoding or 'UTF-8'} in {path}, got {where}; save it as UTF-8, or pass its encoding= "
+            f"expected {encoding or 'UTF-8'} in {path}, got {position}; save it as UTF-8, or pass its encoding= "
             "('latin-1', 'utf-16', ...)"
         ) from None
     except (OSError, EOFError, zlib.error) as error:
@@ -229,5 +229,5 @@ def _arrow_rows(table: Any, path: Path) -> Iterator[Any]:
         for batch in table.iter_batches(batch_size=1024):
             yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError) as error:  # a page, not the footer
-        said = " ".join(str(error).split())
-        raise DataError(f"expected a whole Parquet file, got: {said}; {path} cannot be read") from None
+        reason = " ".join(str(error).split())
+        raise DataError(f"expected a whole Parquet file, got: {reason}; {path} cannot be read") from None

@@ -21,10 +21,10 @@ def column_of(name: str, columns: Collection[Any]) -> Any | None:
     if name in columns:
         return name
     folded = name.casefold()
-    found = [c for c in columns if isinstance(c, str) and c.strip().casefold() == folded]
-    if len(found) > 1:
-        raise DataError(f"expected one column {name!r}, got {', '.join(map(repr, found))}; rename all but one")
-    return found[0] if found else None
+    matches = [c for c in columns if isinstance(c, str) and c.strip().casefold() == folded]
+    if len(matches) > 1:
+        raise DataError(f"expected one column {name!r}, got {', '.join(map(repr, matches))}; rename all but one")
+    return matches[0] if matches else None
 
 
 @dataclass(frozen=True)

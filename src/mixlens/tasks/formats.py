@@ -80,8 +80,8 @@ def _questions(article: Mapping[str, Any]) -> Iterator[Any]:
     try:
         for paragraph in article["paragraphs"]:
             rest = {k: v for k, v in paragraph.items() if k != "qas"}
-            for one in paragraph["qas"]:
-                yield {**rest, **one}
+            for question in paragraph["qas"]:
+                yield {**rest, **question}
     except (TypeError, KeyError, AttributeError) as error:
         yield DataError(
             "expected SQuAD's {'paragraphs': [{'context': ..., 'qas': [{'question': ..., 'answers': ...}]}]}, "
@@ -99,8 +99,8 @@ def loads(text: str) -> Any:
 def _depth(text: str) -> int:
     """The most brackets that are open at once, those in strings left out."""
     depth = most = 0
-    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text, re.DOTALL):
-        sign = found[0]
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text, re.DOTALL):
+        sign = match[0]
         depth += (sign in "[{") - (sign in "]}")
         most = max(most, depth)
     return most
@@ -133,23 +133,23 @@ def _quoted(file: io.TextIOWrapper) -> bool:
     field = r'(?:"(?:[^"]|"")*"|[^"\t]*)'
     line_of = re.compile(rf"{field}(?:\t{field})*")
     inner = re.compile(r'"(?:[^"]|"")*(?:""|\t)(?:[^"]|"")*"')
-    every, some, proof = True, False, False
+    all_quoted, any_quoted, proof = True, False, False
     for number, line in enumerate(file):
         line = line.rstrip("\r\n")
         if '"' not in line:
-            every = every and (number == 0 or not line)
+            all_quoted = all_quoted and (number == 0 or not line)
             continue
         if not line_of.fullmatch(line):
             return False
-        some = some or number > 0
+        any_quoted = any_quoted or number > 0
         proof = proof or any(inner.fullmatch(part) for part in re.findall(r'"(?:[^"]|"")*"', line))
-    return proof or (every and some)
+    return proof or (all_quoted and any_quoted)
 
 
 def _table(file: io.TextIOWrapper, sign: str, quoting: Literal[0, 3]) -> Iterator[Any]:
     csv.field_size_limit(1 << 30)
     table = csv.DictReader(file, delimiter=sign, strict=True, quoting=quoting)
-    own = any(columns <= set(table.fieldnames or ()) for columns in _OWN)
+    written_here = any(columns <= set(table.fieldnames or ()) for columns in _OWN)
     while True:
         try:
             row = next(table, None)
@@ -163,7 +163,7 @@ def _table(file: io.TextIOWrapper, sign: str, quoting: Literal[0, 3]) -> Iterato
             hint = "; a file whose fields hold line ends is a .csv" if quoting == csv.QUOTE_NONE else ""
             yield DataError(f"expected {count} values in line {table.line_num}, got others{hint}")
             continue
-        yield {k: unguard(v) for k, v in row.items()} if own else row
+        yield {k: unguard(v) for k, v in row.items()} if written_here else row
 
 
 READERS: dict[str, Reader] = {"jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _tsv, "txt": _txt}

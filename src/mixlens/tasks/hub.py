@@ -17,7 +17,9 @@ def loaded(name: str) -> Any:
     place, _, split = name.partition(":")
     parts = place.split("/")
     config = parts[2] if len(parts) == 3 else None
-    data = _said(lambda: library.load_dataset("/".join(parts[:2]), config, split=split or None), "data set of the hub")
+    data = _loaded(
+        lambda: library.load_dataset("/".join(parts[:2]), config, split=split or None), "data set of the hub"
+    )
     if isinstance(data, Mapping):
         raise DataError(f"expected one split, got {', '.join(map(str, data))}; name one: '{place}:{next(iter(data))}'")
     return data
@@ -31,24 +33,24 @@ def is_saved(folder: Path) -> bool:
 def saved(folder: Path) -> Any:
     """The data set in such a folder. Raises DataError, MissingExtra."""
     library = _library(f"the folder {folder}, which save_to_disk wrote,")
-    data = _said(lambda: library.load_from_disk(str(folder)), "folder of save_to_disk")
+    data = _loaded(lambda: library.load_from_disk(str(folder)), "folder of save_to_disk")
     if isinstance(data, Mapping):
         first = folder / str(next(iter(data), "SPLIT"))
         raise DataError(f"expected one split, got {', '.join(map(str, data))}; name the folder of one: {first}")
     return data
 
 
-def _library(what: str) -> Any:
+def _library(source: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise missing(what, "datasets", "hub") from None
+        raise missing(source, "datasets", "hub") from None
     return datasets
 
 
-def _said(load: Callable[[], Any], what: str) -> Any:
+def _loaded(load: Callable[[], Any], kind: str) -> Any:
     try:
         return load()
     except Exception as error:  # whatever a hub, or a file, may say
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise DataError(f"expected a {what}, got: {said}; name a file?") from None
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(f"expected a {kind}, got: {reason}; name a file?") from None

@@ -46,12 +46,12 @@ def agreement(fields: Fields, id: str, mask: str | None) -> Example:
 def question(fields: Fields, id: str, mask: str | None) -> Example:
     """A question, a context, and where the first answer stands in it. Raises DataError."""
     question, context = fields.text("question"), fields.text("context")
-    given = fields.find("answer")
+    value = fields.find("answer")
     answers = column_of("answers", fields.row)  # SQuAD's own column
-    if isinstance(given, str) or (given is None and answers is None):
+    if isinstance(value, str) or (value is None and answers is None):
         answer, start = fields.text("answer"), fields.need("answer_start")
     else:
-        first = _first(listed(given if given is not None or answers is None else fields.row[answers], "[{"))
+        first = _first(listed(value if value is not None or answers is None else fields.row[answers], "[{"))
         if first is None:
             return Example(id, (question, context))
         answer, start = first
@@ -69,13 +69,13 @@ def _first(answers: Any) -> tuple[str, Any] | None:
 
     None where there is none: the context does not answer. Raises DataError.
     """
-    one = answers[0] if isinstance(answers, list) and answers else answers
-    if one is None or one == []:
+    first = answers[0] if isinstance(answers, list) and answers else answers
+    if first is None or first == []:
         return None
-    found = [plain(one.get(name)) for name in ("text", "answer_start")] if isinstance(one, Mapping) else []
-    if found == [[], []]:
+    parts = [plain(first.get(name)) for name in ("text", "answer_start")] if isinstance(first, Mapping) else []
+    if parts == [[], []]:
         return None
-    text, start = (v[0] if isinstance(v, list) and v else v for v in found) if found else (None, None)
+    text, start = (v[0] if isinstance(v, list) and v else v for v in parts) if parts else (None, None)
     if not isinstance(text, str) or not whole(start):
         raise DataError(f"expected answers as {{'text': [...], 'answer_start': [...]}}, got {answers!r:.80}")
     return text, start

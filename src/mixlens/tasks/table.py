@@ -31,8 +31,8 @@ class Task:
     def read(self, row: DataRow, number: int, mask: str | None = None) -> Example:
         """The Example of a row; its id is the row's, else its number. `mask`: the mask token. Raises DataError."""
         fields = Fields(row, self.names)
-        given = fields.find("id")
-        return self.function(fields, str(number if given is None else given), mask)
+        value = fields.find("id")
+        return self.function(fields, str(number if value is None else value), mask)
 
 
 _TEXT = ("text", "sentence", "review", "content")

@@ -91,7 +91,7 @@ class Frozen(Method):
                 ask.progress(batch.number, batch.count)
         return [results[i] for i in range(len(ask.texts))]
 
-    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+    def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """One forward pass, and one backward pass an answer token over its graph."""
         (batch,) = subject.batches([ask.tokens], 1)
         count = len(ask.rows)

@@ -90,7 +90,7 @@ class Logit(Method):
         return results
 
     @torch.no_grad()
-    def rows(self, subject: Subject, ask: Traced[Self]) -> Tensor:
+    def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of one pass."""
         seen = self.see(subject, ask.tokens, ask.rows, ask.options)
         return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]

@@ -16,12 +16,12 @@ from mixlens.tasks import Example
 
 
 def items(
-    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], asked: Any, batch_size: int
+    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], target: Any, batch_size: int
 ) -> list[Item | Failure]:
     """Each example with the model's answer to it."""
-    answers = iter(traced.items(lens, [one for one in examples if one[1].traced]))
-    rest = iter(texts.items(lens, [one for one in examples if not one[1].traced], asked, batch_size))
-    return [next(answers if one.traced else rest) for _, one, _ in examples]
+    answers = iter(traced.items(lens, [entry for entry in examples if entry[1].traced]))
+    rest = iter(texts.items(lens, [entry for entry in examples if not entry[1].traced], target, batch_size))
+    return [next(answers if example.traced else rest) for _, example, _ in examples]
 
 
 def explain(
@@ -45,6 +45,6 @@ def explain(
     beside = texts.explain(lens, jobs, [chosen[i] for i in other], goals, batch, memory=memory)
     merged: dict[str, list[Any]] = {}
     for key in jobs:
-        own, rest = iter(out[key]), iter(beside[key])
-        merged[key] = [next(own if isinstance(item, traced.TracedItem) else rest) for item in chosen]
+        traced_scores, rest = iter(out[key]), iter(beside[key])
+        merged[key] = [next(traced_scores if isinstance(item, traced.TracedItem) else rest) for item in chosen]
     return merged

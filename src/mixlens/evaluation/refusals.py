@@ -129,5 +129,6 @@ def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:
         if able and built_in and measure.name not in kind.measures:
             raise Undefined(
                 f"{measure.name} needs {_ARTICLES.get(measure.needs, 'a ')}{measure.needs} in every row, and a row "
-                f"of the task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass mixlens.Examples"
+                f"of the task {kind.name} holds none: take task={' or '.join(map(repr, able))}, or pass "
+                "mixlens.Examples"
             )

@@ -61,7 +61,7 @@ class TracedItem(Item):
 def items(lens: Lens, examples: Sequence[tuple[int, Example, Tokens]]) -> list[Item | Failure]:
     """Each example with its answer, given or generated."""
     subject = lens.subject
-    return [each(partial(_items, subject, number, one), 1)[0] for number, one, _ in examples]
+    return [each(partial(_items, subject, number, example), 1)[0] for number, example, _ in examples]
 
 
 def _items(subject: Subject, number: int, example: Example, members: list[int]) -> list[Item]:
@@ -108,10 +108,10 @@ def _units(tokens: Tokens, example: Example, documents: Mapping[str, tuple[int, 
     by: Any = example.units
     if not isinstance(by, str):
         by = {str(k): span for k, span in enumerate(by)}
-    found = prompt_units(tokens, by, documents)
-    count = len(documents if example.units == "document" else example.units) if named else len(found)
+    units = prompt_units(tokens, by, documents)
+    count = len(documents if example.units == "document" else example.units) if named else len(units)
     out = np.full(len(tokens), -1)
-    for number, unit in enumerate(found[:count]):  # (behind named ones stands what they leave)
+    for number, unit in enumerate(units[:count]):  # (behind named ones stands what they leave)
         out[list(unit.indices)] = number
     return out
 
@@ -138,9 +138,9 @@ def _scores(
 ) -> list[Scores]:
     example = item.example
     given = example.answer if example.answer is not None else list(item.reply.ids)
-    how: dict[str, Any] = {"foil": example.foil, "documents": example.documents, "options": job.options}
-    found = trace(subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **how)
-    return [{None: found.scores[:, : len(item.tokens)].detach().cpu().double().sum(0).numpy()}]
+    settings: dict[str, Any] = {"foil": example.foil, "documents": example.documents, "options": job.options}
+    traced = trace(subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **settings)
+    return [{None: traced.scores[:, : len(item.tokens)].detach().cpu().double().sum(0).numpy()}]
 
 
 # --- perturbation ---
@@ -158,9 +158,9 @@ def left(subject: Subject, texts: Sequence[tuple[TracedItem, Variant | None]], b
         budget = TOKENS.get(subject.device.type, ELSEWHERE)
         sizes = partial(_size, batch_size, budget)
         for batch in subject.batches([v.tokens for _, _, v in there], sizes) if there else ():
-            some = [there[k] for k in batch.members]
-            rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in some]
-            for (i, item, _), logits in zip(some, _logits(subject, batch.inputs, rows), strict=True):
+            variants = [there[k] for k in batch.members]
+            rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in variants]
+            for (i, item, _), logits in zip(variants, _logits(subject, batch.inputs, rows), strict=True):
                 out[i] = _log_probability(item.answers, logits)
     return out
 
@@ -176,6 +176,6 @@ def _logits(subject: Subject, inputs: dict[str, Tensor], rows: Sequence[Sequence
         unembedding = subject.unembedding
     except Undefined:
         output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
-        return [output.logits[b, list(some)] for b, some in enumerate(rows)]
+        return [output.logits[b, list(places)] for b, places in enumerate(rows)]
     output = run(subject.model, subject.spec, inputs, lambda seen: None)
-    return [unembedding.logits(output.last_hidden_state[b, list(some)]) for b, some in enumerate(rows)]
+    return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]

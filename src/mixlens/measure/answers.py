@@ -103,9 +103,9 @@ def lds(case: Case, *, ablations: int = 32, seed: int = 0) -> float:
         raise InputError(f"expected a curve of {1 + len(kept)} points, one more than ablations, got {len(case.curve)}")
     sums = totals(case.scores, units, numbers)
     sums = sums / max(np.abs(sums).max(), np.finfo(np.float64).tiny)
-    said, found = kept @ sums, _log_odds(case.curve[1:])
-    there = ~np.isnan(found)
-    return rank_correlation(np.round(said[there], 12), found[there])  # sums that differ by rounding are one
+    predicted, actual = kept @ sums, _log_odds(case.curve[1:])
+    there = ~np.isnan(actual)
+    return rank_correlation(np.round(predicted[there], 12), actual[there])  # sums that differ by rounding are one
 
 
 def random_units(case: Case, *, ablations: int = 32, seed: int = 0) -> list[tuple[int, ...]]:

@@ -118,8 +118,8 @@ class Ablation(Curve):
 
     def removed(self, case: Case, **options: Any) -> list[tuple[int, ...]]:
         """The sets that are taken out, each ascending. Raises UnknownOption."""
-        values, own = self.checked(options), options_of(self.sets)
-        return self.sets(case, **{k: v for k, v in values.items() if k in own})
+        values, settings = self.checked(options), options_of(self.sets)
+        return self.sets(case, **{k: v for k, v in values.items() if k in settings})
 
     def points(self, options: Mapping[str, Any]) -> int:
         """0: the sets stand in no order."""

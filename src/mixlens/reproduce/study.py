@@ -45,9 +45,9 @@ class Study:
     models: Mapping[str, str] = field(default_factory=dict)
     device: str | None = None
     batch_size: int = BATCH
-    seeds: int | None = None  # of generated data; None: as many as it is published with
     costly: int | None = None  # texts for methods of hundreds of passes a text; None: all
     resamples: int = 1000
+    seeds: int | None = None  # of generated data; None: as many as it is published with
     progress: PartsProgress | None = None
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts

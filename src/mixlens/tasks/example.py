@@ -72,24 +72,24 @@ def gold_mask(tokens: Tokens, gold: Sequence[Any], documents: Mapping[str, tuple
     Raises DataError for what is not there, or not once.
     """
     out = np.zeros(len(tokens), dtype=bool)
-    for one in gold:
-        if isinstance(one, str) and one in documents:
-            out[slice(*documents[one])] = True
-        elif isinstance(one, str):
+    for span in gold:
+        if isinstance(span, str) and span in documents:
+            out[slice(*documents[span])] = True
+        elif isinstance(span, str):
             text = tokens.text[0] if tokens.text else ""
-            if not one or text.count(one) != 1:
+            if not span or text.count(span) != 1:
                 raise DataError(
-                    f"expected gold {one!r:.60} once in the prompt, or as a document's name, got it "
-                    f"{text.count(one) if one else 0} times; name [start, end) characters"
+                    f"expected gold {span!r:.60} once in the prompt, or as a document's name, got it "
+                    f"{text.count(span) if span else 0} times; name [start, end) characters"
                 )
-            at = text.index(one)
-            out |= token_mask(tokens, [(at, at + len(one))]) > 0
-        elif isinstance(one, int) and not isinstance(one, bool):
-            if not 0 <= one < len(tokens):
-                raise DataError(f"expected gold tokens of 0 to {len(tokens) - 1}, got {one}")
-            out[one] = True
+            at = text.index(span)
+            out |= token_mask(tokens, [(at, at + len(span))]) > 0
+        elif isinstance(span, int) and not isinstance(span, bool):
+            if not 0 <= span < len(tokens):
+                raise DataError(f"expected gold tokens of 0 to {len(tokens) - 1}, got {span}")
+            out[span] = True
         else:
-            out |= token_mask(tokens, [one]) > 0
+            out |= token_mask(tokens, [span]) > 0
     return out
 
 

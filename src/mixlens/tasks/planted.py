@@ -73,12 +73,12 @@ def needle(
     if gold not in ("value", "fact"):
         raise UnknownOption(f"expected gold='value' or 'fact', got {shown(gold)}")
     names, values = draw.sample(NAMES, keys), draw.sample(OWNED, keys)
-    asked = draw.randrange(keys)
-    lines: list[int | str] = [k for k in range(keys) if k != asked]
+    wanted = draw.randrange(keys)
+    lines: list[int | str] = [k for k in range(keys) if k != wanted]
     lines += [FILLER[k % len(FILLER)] for k in draw.sample(range(max(filler, len(FILLER))), filler)]
     draw.shuffle(lines)
     at = draw.randrange(len(lines) + 1) if depth is None else round(depth * len(lines))
-    lines.insert(at, asked)
+    lines.insert(at, wanted)
     out, spans = _Text(), {}
     for line in lines:
         if isinstance(line, str):
@@ -89,8 +89,8 @@ def needle(
         _, end = out.add(".")
         spans[line] = (start, end) if gold == "fact" else (value[0] + 1, value[1])
         out.add(" ")
-    out.add(f"Question: What does {names[asked]} have? Answer: {names[asked]} has a")
-    return out.text, f" {values[asked]}", None, (spans[asked],)
+    out.add(f"Question: What does {names[wanted]} have? Answer: {names[wanted]} has a")
+    return out.text, f" {values[wanted]}", None, (spans[wanted],)
 
 
 def variables(draw: random.Random, *, steps: int = 2, chains: int = 2) -> tuple[str, str, Any, tuple[Chars, ...]]:
@@ -104,18 +104,18 @@ def variables(draw: random.Random, *, steps: int = 2, chains: int = 2) -> tuple[
     numbers = draw.sample(NUMBERS, chains)
     order = [chain for chain in range(chains) for _ in range(steps)]
     draw.shuffle(order)
-    asked, done, out, spans = draw.randrange(chains), [0] * chains, _Text(), []
+    wanted, done, out, spans = draw.randrange(chains), [0] * chains, _Text(), []
     for chain in order:
         k = done[chain]
         right = numbers[chain] if k == 0 else letters[chain * steps + k - 1]
         span = out.add(f"{letters[chain * steps + k]} = {right}")
         out.add("\n")
         done[chain] += 1
-        if chain == asked:
+        if chain == wanted:
             spans.append(span)
-    out.add(f"The value of {letters[asked * steps + steps - 1]} is")
-    other = next((f" {n}" for n in numbers if n != numbers[asked]), None)  # of another chain
-    return out.text, f" {numbers[asked]}", other, tuple(spans)
+    out.add(f"The value of {letters[wanted * steps + steps - 1]} is")
+    other = next((f" {n}" for n in numbers if n != numbers[wanted]), None)  # of another chain
+    return out.text, f" {numbers[wanted]}", other, tuple(spans)
 
 
 def ioi(draw: random.Random) -> tuple[str, str, Any, tuple[Chars, ...]]:

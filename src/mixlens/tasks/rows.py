@@ -105,14 +105,14 @@ def documents(fields: Fields, id: str, mask: str | None) -> Example:
     """A prompt, its documents, an answer (else the model's own) and what it is from. Raises DataError."""
     prompt = listed(fields.need("prompt"))
     given = listed(fields.find("documents"), "[{")
-    if isinstance(given, (list, tuple)) and all(isinstance(one, str) for one in given):
-        given = {f"document {k}": one for k, one in enumerate(given, 1)}
+    if isinstance(given, (list, tuple)) and all(isinstance(document, str) for document in given):
+        given = {f"document {k}": document for k, document in enumerate(given, 1)}
     if given is not None and not (isinstance(given, Mapping) and all(isinstance(v, str) for v in given.values())):
         raise DataError(f"expected documents as {{name: text}} or a list of texts, got {given!r:.60}")
     gold = listed(fields.find("gold"))
     if gold is not None:
         gold = [gold] if isinstance(gold, (str, int)) else gold
-        gold = tuple(tuple(one) if isinstance(one, (list, tuple)) else one for one in gold)
+        gold = tuple(tuple(span) if isinstance(span, (list, tuple)) else span for span in gold)
     answer = fields.find("answer")
     return Example(
         id, prompt=prompt, documents=given, answer=answer, gold=gold, units=None if given is None else "document"

@@ -44,30 +44,43 @@ def test_without_rules_it_is_grad_x_input(name, monkeypatch):
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+class LinearLlama:
+    """A Llama whose attention, norms' scales and gates are held at what they were: a vector's way to the logits."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.model = families.model("llama", "causal", attention=exact.ATTENTION)
+        out = exact.forward(self.model, ids, output_hidden_states=True)
+        self.logits = out.logits[0, -1].numpy()
+        self.layers = list(FORWARDS["llama"](self.model.base_model, out.hidden_states[0][0].numpy()))
+        self.state = {k: t.detach().numpy() for k, t in self.model.state_dict().items()}
+        self.eps = self.model.config.rms_norm_eps
+
+    def carried(self, part: np.ndarray, first: int = 0, *, behind: bool = False) -> np.ndarray:
+        """The logits of the last row that a part of the stream makes: from layer `first`, or `behind` its attention."""
+        for k, layer in list(enumerate(self.layers))[first:]:
+            path = f"model.layers.{k}"
+            if not (behind and k == first):
+                before = Norm(self.state[f"{path}.input_layernorm.weight"], 0.0, self.eps, rms=True)
+                value = before.frozen(part, layer.x) @ self.state[f"{path}.self_attn.v_proj.weight"].T
+                groups = len(layer.alpha) // self.model.config.num_key_value_heads
+                wide = value.reshape(len(part), -1, layer.v.shape[-1]).transpose(1, 0, 2).repeat(groups, 0)
+                part = part + sum(layer.alpha[h] @ wide[h] @ layer.wo[h] for h in range(len(layer.alpha)))
+            read, mlp = layer.ln2(layer.a), f"{path}.mlp"
+            gate = silu(read @ self.state[f"{mlp}.gate_proj.weight"].T + self.state[f"{mlp}.gate_proj.bias"])
+            up = layer.ln2.frozen(part, layer.a) @ self.state[f"{mlp}.up_proj.weight"].T
+            part = part + (gate * up) @ self.state[f"{mlp}.down_proj.weight"].T
+        final = Norm(self.state["model.norm.weight"], 0.0, self.eps, rms=True)
+        return final.frozen(part[-1], self.layers[-1].y[-1]) @ self.state["lm_head.weight"].T
+
+
 def linear_scores(ids: list[int], target: int) -> np.ndarray:
     """A Llama's token scores by pushing each source token's share through the layers, a source at a time."""
-    model = families.model("llama", "causal", attention=exact.ATTENTION)
-    out = exact.forward(model, ids, output_hidden_states=True)
-    layers = list(FORWARDS["llama"](model.base_model, out.hidden_states[0][0].numpy()))
-    state = {k: t.detach().numpy() for k, t in model.state_dict().items()}
-    n, scores = len(ids), []
-    for j in range(n):
-        part = np.zeros_like(layers[0].x)
-        part[j] = layers[0].x[j]
-        for k, layer in enumerate(layers):
-            path = f"model.layers.{k}"
-            eps = model.config.rms_norm_eps
-            before = Norm(state[f"{path}.input_layernorm.weight"], 0.0, eps, rms=True)
-            value = before.frozen(part, layer.x) @ state[f"{path}.self_attn.v_proj.weight"].T
-            groups = len(layer.alpha) // model.config.num_key_value_heads
-            wide = value.reshape(n, -1, layer.v.shape[-1]).transpose(1, 0, 2).repeat(groups, 0)
-            part = part + sum(layer.alpha[h] @ wide[h] @ layer.wo[h] for h in range(len(layer.alpha)))
-            read, mlp = layer.ln2(layer.a), f"{path}.mlp"
-            gate = silu(read @ state[f"{mlp}.gate_proj.weight"].T + state[f"{mlp}.gate_proj.bias"])
-            up = layer.ln2.frozen(part, layer.a) @ state[f"{mlp}.up_proj.weight"].T
-            part = part + (gate * up) @ state[f"{mlp}.down_proj.weight"].T
-        final = Norm(state["model.norm.weight"], 0.0, model.config.rms_norm_eps, rms=True)
-        scores.append(final.frozen(part[-1], layers[-1].y[-1]) @ state["lm_head.weight"][target])
+    llama = LinearLlama(ids)
+    scores = []
+    for j in range(len(ids)):
+        part = np.zeros_like(llama.layers[0].x)
+        part[j] = llama.layers[0].x[j]
+        scores.append(llama.carried(part)[target])
     return np.array(scores)
 
 
@@ -75,6 +88,28 @@ def test_cp_lrp_is_the_linear_decomposition():
     ids = families.text(7)
     got = families.lens("llama", "causal").attribute(ids, "cp_lrp", target=3).scores.numpy()
     np.testing.assert_allclose(got, linear_scores(ids, 3), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("paths", ["row", "all"])
+def test_path_logit_is_every_term_carried_to_the_log_odds(paths):
+    """sum over layers, heads and rows i != j of max(0, what head h's term of j at row i adds), a term at a time."""
+    ids, target = families.text(6), 3
+    llama, q = LinearLlama(ids), len(ids) - 1
+    p = np.exp(llama.logits - llama.logits.max())
+    p = p / p.sum()
+    weights = -p / (1 - p[target])
+    weights[target] = 1.0  # the gradient of log p / (1 - p) by the logits
+    expected = np.zeros(len(ids))
+    for k, layer in enumerate(llama.layers):
+        for h in range(len(layer.alpha)):
+            for i in range(len(ids)) if paths == "all" else [q]:
+                for j in range(i):
+                    part = np.zeros_like(layer.x)
+                    part[i] = layer.alpha[h, i, j] * (layer.v[h, j] @ layer.wo[h])
+                    expected[j] += max(0.0, float(llama.carried(part, k, behind=True) @ weights))
+    got = families.lens("llama", "causal").attribute(ids, "path_logit", target=target, paths=paths, normalize=False)
+    np.testing.assert_allclose(got.scores.numpy(), expected, rtol=1e-9, atol=1e-11)
+    assert expected.any()
 
 
 @pytest.mark.parametrize("method", [*PRESETS, "path_logit"])

@@ -57,6 +57,7 @@ ASKS: list[tuple[str, dict[str, Any], type[MixlensError], str]] = [
     ("compare", {"methods": [["alti"]]}, UnknownMethod, "expected names of methods"),
     ("compare", {"faithfulness": "no"}, UnknownOption, "expected faithfulness= True or False"),
     ("plan", {"maps": 1}, UnknownOption, "expected maps= True or False"),
+    ("mixing", {"method": "ifr", "heads": ["each", "sum"]}, UnknownOption, "expected heads= a str for ifr, got"),
 ]
 
 

@@ -209,5 +209,6 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
         wanted = _WANTED.get(type(known[option]))
         if wanted is not None and type(value) not in wanted[1]:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
-        if option in KINDS:
-            KINDS[option].check(option, value, f" for {name}")
+        kind = KINDS.get(option, TEXT if isinstance(known[option], str) else None)
+        if kind is not None:
+            kind.check(option, value, f" for {name}")

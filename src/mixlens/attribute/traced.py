@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.capture.text import Tokens
 from mixlens.progress import Progress
+from mixlens.target import Quantity
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,17 @@ class Traced:
     def rows(self) -> list[int]:
         """The rows that predict the answer's tokens."""
         return [self.first + t - 1 for t in range(len(self.answers))]
+
+
+def slopes(
+    logits: Float[Tensor, "row vocabulary"], answers: Sequence[Answer], of: Quantity
+) -> tuple[Float[Tensor, " row"], Float[Tensor, "row vocabulary"]]:
+    """The explained number of each row, and its gradient by the logits there."""
+    with torch.enable_grad():
+        leaf = logits.detach().clone().requires_grad_()
+        values = torch.stack([answer.value((row,), of) for answer, row in zip(answers, leaf, strict=True)])
+        (weights,) = torch.autograd.grad(values.sum(), leaf)
+    return values.detach(), weights
 
 
 def padded(rows: Sequence[Tensor], width: int) -> Float[Tensor, "row width"]:

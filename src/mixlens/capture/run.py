@@ -58,10 +58,8 @@ class Watch:
 
     layer: OnLayer  # behind each layer, in order: the layer's output
     input: OnInput | None = None  # in front of each layer: its input
-    call: OnCall | None = (
-        None  # each attention call: the weights (batch, head, query, key) that it is computed with, or
-    )
-    # a call in its place, whose `output` it is
+    # each attention call: the weights (batch, head, query, key) that it is computed with, or a call in its place
+    call: OnCall | None = None
     linear: OnLinear | None = None  # each linear map's input and output
 
 

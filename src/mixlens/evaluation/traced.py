@@ -11,16 +11,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mixlens.answer import Answer, Reading
 from mixlens.attribute.removal import ELSEWHERE, TOKENS, log_probability
 from mixlens.attribute.variants import Variant
 from mixlens.capture.joined import joined
-from mixlens.capture.run import run
 from mixlens.capture.text import Tokens
-from mixlens.errors import Undefined
 from mixlens.evaluation.design import Job
 from mixlens.evaluation.explain import Failure, Item, Scores, each
 from mixlens.lens import Lens
@@ -28,7 +25,7 @@ from mixlens.results.units import prompt_units
 from mixlens.subject import Subject
 from mixlens.target import Target
 from mixlens.tasks import Example
-from mixlens.trace.calls import resolved, row_logits, trace
+from mixlens.trace.calls import logits_at, resolved, row_logits, trace
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_room
@@ -160,22 +157,10 @@ def left(subject: Subject, texts: Sequence[tuple[TracedItem, Variant | None]], b
         for batch in subject.batches([v.tokens for _, _, v in there], sizes) if there else ():
             variants = [there[k] for k in batch.members]
             rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in variants]
-            for (i, item, _), logits in zip(variants, _logits(subject, batch.inputs, rows), strict=True):
+            for (i, item, _), logits in zip(variants, logits_at(subject, batch.inputs, rows), strict=True):
                 out[i] = _log_probability(item.answers, logits)
     return out
 
 
 def _size(batch_size: int, budget: int, longest: int) -> int:
     return max(batch_size, budget // longest)
-
-
-@torch.no_grad()
-def _logits(subject: Subject, inputs: dict[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
-    """(row, vocabulary) of each text, at its own rows."""
-    try:
-        unembedding = subject.unembedding
-    except Undefined:
-        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
-        return [output.logits[b, list(places)] for b, places in enumerate(rows)]
-    output = run(subject.model, subject.spec, inputs, lambda seen: None)
-    return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]

@@ -126,15 +126,20 @@ def row_bytes(subject: Subject, rows: int, size: int) -> int:
 def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
     """(row, vocabulary): the logits at some rows of one text, and no others."""
     (batch,) = subject.batches([tokens], 1)
-    with torch.no_grad():
-        try:
-            unembedding = subject.unembedding
-        except Undefined:
-            output = run(subject.model, subject.spec, batch.inputs, lambda seen: None, heads=True)
-            logits: Tensor = output.logits[0, list(rows)]
-            return logits.clone()
-        output = run(subject.model, subject.spec, batch.inputs, lambda seen: None)
-        return unembedding.logits(output.last_hidden_state[0, list(rows)])
+    (logits,) = logits_at(subject, batch.inputs, [rows])
+    return logits
+
+
+@torch.no_grad()
+def logits_at(subject: Subject, inputs: Mapping[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
+    """(row, vocabulary) of each text of a batch, at its own rows and no others."""
+    try:
+        unembedding = subject.unembedding
+    except Undefined:
+        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
+        return [output.logits[b, list(places)] for b, places in enumerate(rows)]
+    output = run(subject.model, subject.spec, inputs, lambda seen: None)
+    return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]
 
 
 def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[int] | None, first: int) -> list[Answer]:

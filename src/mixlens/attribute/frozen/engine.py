@@ -13,6 +13,7 @@ from torch import Tensor
 from mixlens.answer import Answer
 from mixlens.architectures import base_model, layer_modules, submodule
 from mixlens.attribute.frozen.rules import Rules, prepare, ruled
+from mixlens.attribute.traced import slopes
 from mixlens.capture.attention import Call
 from mixlens.capture.run import LayerPass, run
 from mixlens.precision import widened
@@ -93,15 +94,12 @@ def covectors(
     rules: Rules,
 ) -> tuple[Float[Tensor, " row"], Float[Tensor, "row dim"]]:
     """The explained number of each row, and its gradient by what the vocabulary's map reads there."""
-    with torch.enable_grad():
-        leaf = logits.detach().clone().requires_grad_()
-        values = torch.stack([answer.value((row,), of) for answer, row in zip(answers, leaf, strict=True)])
-        (weights,) = torch.autograd.grad(values.sum(), leaf)
+    values, weights = slopes(logits, answers, of)
     if unembedding.cap is not None and rules.activation == "slope":
         weights = weights * _slope_of_cap(logits / unembedding.cap)
     else:
         weights = weights * unembedding.slope(logits)
-    return values.detach(), unembedding.combined(weights)
+    return values, unembedding.combined(weights)
 
 
 def _slope_of_cap(y: Tensor) -> Tensor:

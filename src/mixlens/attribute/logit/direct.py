@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer import Answer
+from mixlens.attribute.traced import slopes
 from mixlens.capture.run import LayerPass, run
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block, Terms
@@ -62,10 +63,7 @@ def directions(
     sum_w dQ/dz_w U_w through the norm. Of log-odds it is (U_target - sum_w p_w U_w) / (1 - p_target): the target less
     what the model expected; of a logit against a foil, U_target - U_foil.
     """
-    with torch.enable_grad():
-        leaf = logits.detach().clone().requires_grad_()
-        values = [answer.value((row,), of) for answer, row in zip(answers, leaf, strict=True)]
-        (weights,) = torch.autograd.grad(torch.stack(values).sum(), leaf)
+    _, weights = slopes(logits, answers, of)
     wanted = unembedding.combined(weights * unembedding.slope(logits))
     return unembedding.directions(last, wanted.to(last.dtype))
 

@@ -67,6 +67,19 @@ def test_what_is_left_of_a_whole_answer(lens: mixlens.Lens, replace: str) -> Non
     assert np.isfinite(table.values("log_odds", "saliency")).all()  # the text beside them too
 
 
+def test_against_a_foil_the_likelier_of_the_two_is_right(lens: mixlens.Lens) -> None:
+    pair = [
+        Example("forth", prompt=PROMPT, answer="w9", foil="w8"),
+        Example("back", prompt=PROMPT, answer="w8", foil="w9"),
+    ]
+    trace = lens.trace(PROMPT, "w9", foil="w8")
+    with torch.no_grad():
+        z = lens.model(input_ids=torch.tensor([list(trace.prompt.ids)])).logits[0, -1]
+    likelier = "forth" if z[trace.targets[0].index] > z[trace.targets[0].foil_index] else "back"
+    table = mixlens.evaluate(lens, pair, ["head_logit"], ["log_odds"])
+    assert set(table.wrong) == {"forth", "back"} - {likelier}
+
+
 def test_a_run_goes_on_and_names_the_wrong_ones(lens: mixlens.Lens, tmp_path) -> None:
     said = lens.trace(PROMPT, max_new_tokens=1).answer
     right = Example("right", prompt=PROMPT, answer=list(said.ids), gold=(2,))

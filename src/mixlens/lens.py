@@ -45,8 +45,8 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
         from mixlens.loading import load_named
 
-        model, own, name = load_named(None if model is None else str(model), **options)
-        return Lens(model, tokenizer if tokenizer is not None else own, name=name)
+        model, packaged, name = load_named(None if model is None else str(model), **options)
+        return Lens(model, tokenizer if tokenizer is not None else packaged, name=name)
     if options:
         raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
     return Lens(model, tokenizer)

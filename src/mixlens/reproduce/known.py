@@ -77,7 +77,7 @@ def table(study: Study) -> Findings:
     values: dict[str, dict[tuple[str, str], Values | Number]] = {title: {} for title in TITLES}
     wrong: list[str] = []
     for task, (kind, options) in TASKS.items():
-        found: dict[tuple[str, str], list[Values]] = {}
+        measured: dict[tuple[str, str], list[Values]] = {}
         off = 0
         for seed in range(seeds):
             examples = planted(kind, items, seed=seed, **options)
@@ -86,16 +86,16 @@ def table(study: Study) -> Findings:
                 ran = study.evaluate(part, ROLE, examples, methods, MEASURES)
                 for label, _, _ in methods:
                     for measure in TITLES:
-                        found.setdefault((measure, label), []).append(ran.values(measure, label))
+                        measured.setdefault((measure, label), []).append(ran.values(measure, label))
             off += len(ran.wrong)
-        for (measure, label), parts in found.items():
+        for (measure, label), parts in measured.items():
             values[measure][label, task] = np.concatenate(parts)
         study.counted[task] = items * seeds
         wrong.append(f"{task}: the model answers {off} of {items * seeds} otherwise; these are left out")
     rows = tuple(label for methods in there.values() for label, _, _ in methods)
     panels = [Panel(title, rows, tuple(TASKS), values[m], kind="rank") for m, title in TITLES.items()]
     panels.insert(1, _best(panels[0]))
-    panels.append(_beside(study, [one for methods in there.values() for one in methods]))
+    panels.append(_beside(study, [line for methods in there.values() for line in methods]))
     absent = [name for methods in GROUPS.values() for _, name, _ in methods if not _known(name)]
     return Findings(tuple(panels), (*wrong, *([f"Not there, so not measured: {', '.join(absent)}"] if absent else ())))
 
@@ -145,8 +145,8 @@ def _beside(study: Study, methods: Sequence[Method]) -> Panel:
 
         slug = "".join(c if c.isalnum() else "-" for c in label)
         rows = [{"method": name, "options": dict(options)}]
-        (found,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
-        out |= {(label, column): Number(float(value)) for column, value in zip(columns, found, strict=True)}
+        (gauges,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
+        out |= {(label, column): Number(float(value)) for column, value in zip(columns, gauges, strict=True)}
     note = (
         f"Time as a multiple of what random scores take (two passes), the median of {TEXTS} texts of {LENGTH} "
         "tokens. rho: Spearman's, the mean over pairs of these texts, and of scores with the token's place."

@@ -221,9 +221,9 @@ class Lens:
 
         Examples:
             >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
-            >>> trace = chat.trace("The capital of France is", max_new_tokens=1)  # doctest: +SKIP
-            >>> trace.row(0).words()  # doctest: +SKIP
-            >>> trace.to_html("answer.html")  # doctest: +SKIP
+            >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
+            >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
+            (('dog',), 'dog')
         """
         return trace(
             self.subject,

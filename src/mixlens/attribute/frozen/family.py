@@ -40,7 +40,7 @@ class Frozen(Method):
     """Gradient times input by `rules`, of a causal language model's answer."""
 
     rules: Rules = Rules()  # noqa: RUF009 (frozen)
-    of: Quantity = "logit"
+    of: Quantity = "log_odds"  # of a logit, what speaks for every likely answer is in it too: its source is found later
     signed: bool = True
     class_specific: bool = True
     heads: tuple[HeadTask, ...] | None = ("causal",)

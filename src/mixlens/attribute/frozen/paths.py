@@ -25,7 +25,6 @@ from mixlens.decompose.terms import ROW_BYTES
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
 from mixlens.subject import Subject
-from mixlens.target import Quantity
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -42,7 +41,6 @@ class PathLogit(Frozen):
     """
 
     rules: Rules = RULES["cp_lrp"]
-    of: Quantity = "log_odds"
     signed: bool = False
 
     def cost(self, options: Mapping[str, Any]) -> Cost:

@@ -24,9 +24,10 @@ from mixlens.evaluation.explain import explain as explain_texts
 from mixlens.lens import Lens
 from mixlens.results.units import prompt_units
 from mixlens.subject import Subject
+from mixlens.subject.rows import logits_at, row_logits
 from mixlens.target import Target
 from mixlens.tasks import Example
-from mixlens.trace.calls import logits_at, resolved, row_logits, trace
+from mixlens.trace.calls import resolved, trace
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_room

@@ -3,56 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.attribute.logit.direct import RowsPass, at_rows
-from mixlens.capture.run import LayerPass, run
+from mixlens.attribute.logit.direct import RowsPass, rows_pass
 from mixlens.capture.text import Tokens
-from mixlens.decompose import Block, Terms
+from mixlens.decompose import Block
 from mixlens.decompose.dots import dots
 from mixlens.mixing.alti import alti
 from mixlens.subject import Subject
 
 
-@dataclass(frozen=True, eq=False)
-class WholePass(RowsPass):
-    """And of each layer its map, and what its networks add to the rows; `first`: the rows of the first layer's input.
+class Rolled(NamedTuple):
+    """Of a layer: its map, and of the rows what enters it and what its networks add."""
 
-    `maps`, `fed`: lowest layer first.
-    """
-
-    maps: list[Float[Tensor, "query key"]]
-    fed: list[Float[Tensor, "row dim"]]
-    first: Float[Tensor, "row dim"]
+    map: Float[Tensor, "query key"]
+    entering: Float[Tensor, "row dim"]
+    fed: Float[Tensor, "row dim"]
 
 
-def whole_pass(subject: Subject, tokens: Tokens, rows: Sequence[int], p: int) -> WholePass:
-    """One pass over a text that keeps a map a layer beside what `rows_pass` keeps."""
-    (batch,) = subject.batches([tokens], 1)
-    terms: list[Terms] = []
-    maps: list[Tensor] = []
-    fed: list[Tensor] = []
-    ends: dict[str, Tensor] = {}
+def rolled_pass(subject: Subject, tokens: Tokens, rows: Sequence[int], p: int) -> RowsPass:
+    """One pass over a text that keeps what is `Rolled` of each layer beside its terms."""
 
-    def keep(seen: LayerPass) -> None:
-        block = Block(subject.spec, seen)
-        maps.append(alti(block, p=p)[0])
-        chosen = at_rows(block, rows)
-        terms.append(chosen.terms("residual"))
-        fed.append((chosen.y - chosen.result("residual"))[0])
-        ends.setdefault("first", chosen.x[0])
-        ends["last"] = chosen.y[0]
+    def rolled(block: Block, chosen: Block) -> Rolled:
+        return Rolled(alti(block, p=p)[0], chosen.x[0], (chosen.y - chosen.result("residual"))[0])
 
-    output = run(subject.model, subject.spec, batch.inputs, keep)
-    logits = subject.unembedding.logits(output.last_hidden_state[0, list(rows)])
-    return WholePass(tuple(rows), terms, ends["last"], logits, maps, fed, ends["first"])
+    return rows_pass(subject, tokens, rows, rolled)
 
 
-def alti_logits(seen: WholePass, u: Float[Tensor, "row dim"], *, ffn: bool = False) -> Float[Tensor, "row source"]:
+def alti_logits(seen: RowsPass, u: Float[Tensor, "row dim"], *, ffn: bool = False) -> Float[Tensor, "row source"]:
     """phi = v_1 + v_2 C_1 + v_3 C_2 C_1 + ... + x_q . u at the row itself (Ferrando 2023, ALTI-Logit).
 
     v_l[t, j] = sum_h alpha_qj^h (W_O^h v_j^h) . u_t, C_l the ALTI maps; by Horner's rule from the top. `ffn`: what
@@ -61,10 +43,10 @@ def alti_logits(seen: WholePass, u: Float[Tensor, "row dim"], *, ffn: bool = Fal
     """
     at = torch.tensor(seen.rows, dtype=torch.int64, device=u.device)
     index = torch.arange(len(seen.rows), dtype=torch.int64, device=u.device)
-    phi = torch.zeros(len(seen.rows), seen.maps[0].shape[-1], dtype=u.dtype, device=u.device)
-    for terms, layer_map, fed in zip(reversed(seen.terms), reversed(seen.maps), reversed(seen.fed), strict=True):
+    phi = torch.zeros(len(seen.rows), seen.terms[0].shape[2], dtype=u.dtype, device=u.device)
+    for terms, layer in zip(reversed(seen.terms), reversed(seen.beside), strict=True):
         if ffn:
-            phi[index, at] += (fed * u).sum(-1)
-        phi = phi @ layer_map + dots(terms, u[None])[0].sum(0)
-    phi[index, at] += (seen.first * u).sum(-1)
+            phi[index, at] += (layer.fed * u).sum(-1)
+        phi = phi @ layer.map + dots(terms, u[None])[0].sum(0)
+    phi[index, at] += (seen.beside[0].entering * u).sum(-1)
     return phi

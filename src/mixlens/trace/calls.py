@@ -12,6 +12,7 @@ from torch import Tensor
 from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
+from mixlens.arguments import checked
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.method import Method
@@ -21,7 +22,8 @@ from mixlens.capture.joined import first as beginning
 from mixlens.capture.joined import joined
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, UnknownOption
-from mixlens.progress import Progress
+from mixlens.process import settled
+from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Trace
 from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
@@ -35,40 +37,57 @@ from mixlens.trace.sources import excluded
 COPIES = 8  # of an answer's logits, at most at once: the pass's and the method's own, their gradient and what it takes
 
 
+@settled
+@barred
+@checked
 def trace(
     subject: Subject,
+    /,
     prompt: Any,
-    answered: Any = None,
-    *,
+    answer: Any = None,
     method: str | None = None,
     foil: Any = None,
+    *,
     documents: Mapping[str, str] | None = None,
     max_new_tokens: int = 64,
     generate: Mapping[str, Any] | None = None,
     exclude: str | Sequence[str] = (),
     batch_size: int = 32,
     memory: int | str | None = None,
-    progress: Progress | None = None,
-    options: Mapping[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+    **options: Any,
 ) -> Trace:
-    """The Trace of an answer that is given, or generated where it is None (see `Lens.trace`).
+    """Where the whole answer of a language model comes from: each answer token back to the prompt before it.
 
-    Raises InputError, MethodError, ModelError, OverBudget.
+    `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template).
+    `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
+    last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
+    greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
+    one token: why this rather than that. `method`: as in `attribute`, with its default. `exclude`: sources left out
+    before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress` and
+    `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
+    `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
+
+    Examples:
+        >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
+        >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
+        >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
+        (('dog',), 'dog')
     """
     require_answers(subject)
-    name, settings = default_method(subject) if method is None else method, dict(options or {})
+    name, settings = default_method(subject) if method is None else method, dict(options)
     chosen = attribution_method(subject, name, settings)
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
     question = read_prompt(subject, prompt, documents)
-    if answered is not None and generate:
+    if answer is not None and generate:
         raise UnknownOption(
             "generate= are arguments for an answer that is generated, and one is given: leave either out"
         )
     reply = (
         generated(subject, question.tokens, max_new_tokens, generate or {})
-        if answered is None
-        else read_answer(subject, answered)
+        if answer is None
+        else read_answer(subject, answer)
     )
     require_room(subject, len(question.tokens), len(reply))
     tokens, first = joined(question.tokens, reply), len(question.tokens)
@@ -78,7 +97,9 @@ def trace(
     room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
-    scores = _rows(subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, progress)
+    scores = _rows(
+        subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, reporter(progress)
+    )
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
     scores = scores.clone()
@@ -93,7 +114,7 @@ def trace(
         **provenance(subject, question.tokens),
         "class_specific": chosen.class_specific,
         "signed": signed,
-        "generated": answered is None,
+        "generated": answer is None,
         **({"documents": dict(question.documents)} if question.documents else {}),
         **({"excluded": out} if out else {}),
         **({"same_as_foil": same} if same else {}),

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 Rows = slice | list[int]
-Part = tuple[Rows, Float[Tensor, "some key"]]  # some query rows of a map, and which they are
+Part = tuple[Rows, Float[Tensor, "_ _"]]  # some query rows of a map, and which they are
 PIECE_BYTES = 32 << 20  # of a map in float64, at a time
 
 

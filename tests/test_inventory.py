@@ -60,7 +60,10 @@ def test_some_are_not_defined_everywhere():
     some = {(f["stage"], f["name"]) for f in FACTS if set(f["architectures"]) != set(SPECS)}
     assert some == {
         ("mixing", "norm_resln"),
-        *(("attribute", name) for name in ("grad_sum", "partial_lrp", "trans_att", "head_logit", "alti_logit")),
+        *(
+            ("attribute", name)
+            for name in ("grad_sum", "partial_lrp", "trans_att", "head_logit", "alti_logit", "flashtrace")
+        ),
         *(("attribute", name) for name in ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit")),
     }
 

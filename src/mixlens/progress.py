@@ -34,10 +34,10 @@ def barred(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         call = expected.bind(*args, **kwargs)
-        asked = call.arguments.get("progress")
-        if not isinstance(asked, bool):
+        wanted = call.arguments.get("progress")
+        if not isinstance(wanted, bool):
             return function(*args, **kwargs)
-        with bar(function.__name__) if asked else nullcontext() as report:
+        with bar(function.__name__) if wanted else nullcontext() as report:
             call.arguments["progress"] = report
             return function(*call.args, **call.kwargs)
 
@@ -45,14 +45,14 @@ def barred(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[..., None]]:
+def bar(title: str) -> Iterator[Callable[..., None]]:
     """A bar on standard error or in a notebook, and what moves it: `(done, in all or None)`, a part's name before."""
     from tqdm.auto import tqdm
 
-    with tqdm(desc=what, total=None, leave=True) as line:
+    with tqdm(desc=title, total=None, leave=True) as line:
 
-        def report(*said: Any) -> None:
-            *part, done, total = said
+        def report(*news: Any) -> None:
+            *part, done, total = news
             if part and line.desc != f"{part[0]}: ":
                 line.set_description(part[0], refresh=False)
             if done < line.n or total != line.total:  # the next piece of the work

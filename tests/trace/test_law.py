@@ -38,6 +38,8 @@ def cases():
 def attributed(family, method, t, **how):
     """`attribute` of answer token t, by the text before it."""
     target = Target(ANSWER[t], foil=how.pop("foil", None))
+    if method == "flashtrace" and t:  # a text does not say where its answer begins
+        how["reasoning"] = (len(PROMPT), len(PROMPT) + t)
     return lens(family).attribute([*PROMPT, *ANSWER[:t]], method, target, **how)
 
 

@@ -36,9 +36,9 @@ def _reads(linear: Any) -> int:
 def accepts(model: Any) -> frozenset[str]:
     """The names of what a model's forward takes; one that takes any hands them on to the model without heads."""
     taken = inspect.signature(getattr(model.forward, "_torchdynamo_orig_callable", model.forward)).parameters
-    names = frozenset(name for name, one in taken.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
+    names = frozenset(name for name, p in taken.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
     base = base_model(model)
-    if base is not model and any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+    if base is not model and any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         return names | accepts(base)
     return names
 

@@ -14,6 +14,7 @@ from mixlens.attribute.path import Path
 from mixlens.attribute.preset import Preset
 from mixlens.attribute.relevance import Relevance
 from mixlens.attribute.relevance import rules as relevance
+from mixlens.attribute.span import SpanRoutes
 
 _ROLL = {"residual": None, "normalize": False, "head": None}
 _ROWS = {**_ROLL, "normalize": True}
@@ -180,6 +181,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
     Logit("head_logit", "what each head carries straight to the logits, negative terms dropped", "mixlens"),
     PathLogit("path_logit", "what each head carries along paths to the logits, negative terms dropped", "mixlens"),
     AltiLogit("alti_logit", "direct terms of the logit, followed to the input through the alti maps", "Ferrando 2023"),
+    SpanRoutes("flashtrace", "ifr of a span of the answer as one, by hops through the answer before it", "Pan 2026"),
     Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
     Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
     Jacobian(

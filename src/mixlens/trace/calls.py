@@ -13,25 +13,24 @@ from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
+from mixlens.attribute.defaults import default_method
 from mixlens.attribute.method import Method
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
 from mixlens.capture.joined import joined
-from mixlens.capture.run import run
 from mixlens.capture.text import Tokens
-from mixlens.errors import NotFinite, Undefined, UnknownOption
+from mixlens.errors import NotFinite, UnknownOption
 from mixlens.progress import Progress
 from mixlens.results import Trace
 from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
+from mixlens.subject.rows import row_logits
 from mixlens.target import Target
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_answers, require_room
 from mixlens.trace.sources import excluded
-
-METHOD = "head_logit"  # it finds the planted source of an answer, which rollouts of deep decoders do not
 
 COPIES = 8  # of an answer's logits, at most at once: the pass's and the method's own, their gradient and what it takes
 
@@ -57,7 +56,7 @@ def trace(
     Raises InputError, MethodError, ModelError, OverBudget.
     """
     require_answers(subject)
-    name, settings = METHOD if method is None else method, dict(options or {})
+    name, settings = default_method(subject) if method is None else method, dict(options or {})
     chosen = attribution_method(subject, name, settings)
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
@@ -121,25 +120,6 @@ def row_bytes(subject: Subject, rows: int, size: int) -> int:
     """What the rows of an answer hold beside one text's pass: their logits, some times over, and a layer's terms."""
     sizes = sizes_of(subject)
     return rows * sizes.item * (COPIES * sizes.vocabulary + size * (4 * sizes.heads + sizes.layers))
-
-
-def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
-    """(row, vocabulary): the logits at some rows of one text, and no others."""
-    (batch,) = subject.batches([tokens], 1)
-    (logits,) = logits_at(subject, batch.inputs, [rows])
-    return logits
-
-
-@torch.no_grad()
-def logits_at(subject: Subject, inputs: Mapping[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
-    """(row, vocabulary) of each text of a batch, at its own rows and no others."""
-    try:
-        unembedding = subject.unembedding
-    except Undefined:
-        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
-        return [output.logits[b, list(places)] for b, places in enumerate(rows)]
-    output = run(subject.model, subject.spec, inputs, lambda seen: None)
-    return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]
 
 
 def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[int] | None, first: int) -> list[Answer]:

@@ -109,10 +109,10 @@ def _slope_of_cap(y: Tensor) -> Tensor:
 
 def gradients(passed: RuledPass, covector: Tensor, wanted: Sequence[Tensor], *, last: bool = True) -> list[Tensor]:
     """Gradients of sum over rows of covector . normed; the graph is kept for others but for the `last`."""
-    found = torch.autograd.grad(
+    slopes = torch.autograd.grad(
         passed.normed, list(wanted), covector.to(passed.normed.dtype), retain_graph=not last, allow_unused=True
     )
-    return [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
+    return [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, slopes, strict=True)]
 
 
 def products(leaf: Tensor, gradient: Tensor, reduce: str) -> Float[Tensor, "*text token"]:

@@ -40,7 +40,7 @@ class Frozen(Method):
     """Gradient times input by `rules`, of a causal language model's answer."""
 
     rules: Rules = Rules()  # noqa: RUF009 (frozen)
-    of: Quantity = "logit"
+    of: Quantity = "log_odds"  # of a logit, what speaks for every likely answer is in it too: its source is found later
     signed: bool = True
     class_specific: bool = True
     heads: tuple[HeadTask, ...] | None = ("causal",)
@@ -85,8 +85,8 @@ class Frozen(Method):
             for b, i in enumerate(members):
                 tokens = ask.texts[i]
                 meta = {**provenance(subject, tokens), "of": answers[b].chosen(self.of), "value": float(values[b])}
-                own = self.finite(subject, scores[b, : len(tokens)])
-                results[i] = ask.result(tokens, own, None, answers[b], meta)
+                row = self.finite(subject, scores[b, : len(tokens)])
+                results[i] = ask.result(tokens, row, None, answers[b], meta)
             if ask.progress is not None:
                 ask.progress(batch.number, batch.count)
         return [results[i] for i in range(len(ask.texts))]
@@ -99,9 +99,9 @@ class Frozen(Method):
         _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
         scores = []
         for t, row in enumerate(ask.rows):
-            one = torch.zeros_like(covector)
-            one[t] = covector[t]
-            scores.append(self.score(subject, passed, one, [row], ask.options, last=t + 1 == count)[0])
+            only = torch.zeros_like(covector)
+            only[t] = covector[t]
+            scores.append(self.score(subject, passed, only, [row], ask.options, last=t + 1 == count)[0])
             if ask.progress is not None:
                 ask.progress(t + 1, count)
         return self.finite(subject, torch.stack(scores))

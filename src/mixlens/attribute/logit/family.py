@@ -78,8 +78,9 @@ class Logit(Method):
         results = []
         for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
             seen = self.see(subject, tokens, [read.at], ask.options)
-            resolved = answer(subject.head, read, (seen.logits[0],))
-            scores, layers = self.score(subject, seen, seen.logits, [resolved], ask.options)
+            logits = subject.unembedding.logits(seen.normed)
+            resolved = answer(subject.head, read, (logits[0],))
+            scores, layers = self.score(subject, seen, logits, [resolved], ask.options)
             meta = {**provenance(subject, tokens), "of": resolved.chosen(self.of)}
             results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
             if ask.progress is not None:

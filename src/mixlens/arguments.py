@@ -112,6 +112,8 @@ PATH = Kind("= a path", lambda value: isinstance(value, (str, os.PathLike)), Res
 # By name: what every public function's argument of this name may be. What is left to the function itself because it
 # depends on the model, the text or the method: text, target, data, queries beyond their type ... (see the tests).
 KINDS: Mapping[str, Kind] = {
+    "ablations": COUNT,
+    "alpha": Kind("= a number above 0", lambda value: is_number(value) and value > 0),
     "baseline": Kind(
         "='mask', 'zeros', 'pad' or a tensor",
         lambda v: isinstance(v, str) or hasattr(v, "is_floating_point"),
@@ -176,6 +178,7 @@ KINDS: Mapping[str, Kind] = {
     "steps": Kind(" of at most 1,000,000", lambda value: is_whole(value) and value <= 10**6),
     "tolerance": Kind("= a share of the difference, 0 or more", lambda v: not is_whole(v) or abs(v) <= _MOST),
     "truncate": FLAG,
+    "units": Kind("= a unit's name, or {'name': (start, end)}", lambda value: isinstance(value, (str, Mapping))),
     "upto": TEXT,
 }
 

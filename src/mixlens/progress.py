@@ -16,6 +16,11 @@ OpenProgress = Callable[[int, "int | None"], None]  # where nobody may know of h
 PartsProgress = Callable[[str, int, "int | None"], None]  # and work has several parts, named
 
 
+def part_of(progress: Progress | None, number: int, count: int) -> Progress | None:
+    """The progress of part `number` of `count`, all parts taken to be as long."""
+    return None if progress is None else lambda done, total: progress(number * total + done, count * total)
+
+
 def reporter(progress: Progress | bool | None) -> Progress | None:
     """What a `barred` function was given for its `progress`."""
     assert not isinstance(progress, bool), "the function is not barred"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mixlens.attribute.ablated import Ablated
 from mixlens.attribute.chance import Random
 from mixlens.attribute.frozen import RULES, Frozen, PathLogit
 from mixlens.attribute.gradient import Gradient
@@ -183,6 +184,13 @@ ATTRIBUTIONS: dict[str, Method] = _table(
     AltiLogit("alti_logit", "direct terms of the logit, followed to the input through the alti maps", "Ferrando 2023"),
     SpanRoutes("flashtrace", "ifr of a span of the answer as one, by hops through the answer before it", "Pan 2026"),
     Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
+    Ablated("leave_one_out", "the answer's log-odds less those without the unit", "Li 2016"),
+    Ablated(
+        "context_cite",
+        "what each unit adds to the answer's log-odds, by LASSO over random ablations",
+        "Cohen-Wang 2024",
+        fitted=True,
+    ),
     Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
     Jacobian(
         "hta_x_input",

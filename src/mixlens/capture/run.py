@@ -98,6 +98,21 @@ class Recorder:
         self.count = 0  # layers that have run
         self.current: LayerPass | None = None  # the layer that runs now
 
+    def run(
+        self, model: Any, inputs: Mapping[str, Any], reading: Reading, prepare: Callable[[Any], None] | None = None
+    ) -> Any:
+        """One pass on a shadow of the model, and its output. Raises SelfCheckFailed when no layer runs."""
+        twin = shadow(model, NAME)
+        if prepare is not None:
+            prepare(twin)
+        self.attach(twin)
+        output = reading.prepare(twin)(**inputs)
+        if self.count == 0:
+            raise SelfCheckFailed(
+                f"expected the layers of {type(model).__name__} to run, none did; the spec names others"
+            )
+        return output
+
     def attach(self, twin: Any) -> None:
         """Put the hooks on a shadow."""
         for layer in layer_modules(base_model(twin), self.spec):
@@ -200,15 +215,8 @@ def run(
     SelfCheckFailed when an attention sub-block does not call the attention interface exactly once, or when no layer
     runs.
     """
-    twin = shadow(model, NAME)
-    if prepare is not None:
-        prepare(twin)
     recorder = Recorder(spec, Watch(on_layer, on_input, on_call, on_linear), skip)
-    recorder.attach(twin)
-    output = Reading(heads, at, tokens).prepare(twin)(**inputs)
-    if recorder.count == 0:
-        raise SelfCheckFailed(f"expected the layers of {type(model).__name__} to run, none did; the spec names others")
-    return output
+    return recorder.run(model, inputs, Reading(heads, at, tokens), prepare)
 
 
 def with_hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Any) -> Arguments:

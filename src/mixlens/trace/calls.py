@@ -15,7 +15,6 @@ from mixlens.answer.classes import name as class_name
 from mixlens.arguments import checked
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.defaults import default_method
-from mixlens.attribute.method import Method
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
@@ -79,7 +78,9 @@ def trace(
     chosen = attribution_method(subject, name, settings)
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
+    options = {k: v for k, v in settings.items() if k in chosen.options()}
     question = read_prompt(subject, prompt, documents)
+    chosen.ready(subject, question.tokens, question.documents, options)
     if answer is not None and generate:
         raise UnknownOption(
             "generate= are arguments for an answer that is generated, and one is given: leave either out"
@@ -94,12 +95,13 @@ def trace(
     others = foils(subject, foil, reply)
     out = excluded(question.tokens, reply, exclude)
     beside = row_bytes(subject, len(reply), len(tokens))
-    room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
+    size, _ = room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
-    scores = _rows(
-        subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, reporter(progress)
-    )
+    ask = Traced(options, tokens, first, logits, answers, reporter(progress), question.documents, size)
+    scores = chosen.rows(subject, ask)
+    if scores is None:
+        scores = _alone(subject, name, settings, ask, batch_size, memory)
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
     scores = scores.clone()
@@ -156,27 +158,12 @@ def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[i
     return answers
 
 
-def _rows(
-    subject: Subject,
-    name: str,
-    chosen: Method,
-    settings: Mapping[str, Any],
-    tokens: Tokens,
-    first: int,
-    logits: Tensor,
-    answers: Sequence[Answer],
-    batch_size: int,
-    memory: Any,
-    progress: Progress | None,
+def _alone(
+    subject: Subject, name: str, settings: Mapping[str, Any], ask: Traced, batch_size: int, memory: Any
 ) -> Tensor:
-    """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
-    options = {k: v for k, v in settings.items() if k in chosen.options()}
-    ask = Traced(options, tokens, first, logits, answers, progress)
-    scores = chosen.rows(subject, ask)
-    if scores is not None:
-        return scores
-    texts = [beginning(tokens, row + 1) for row in ask.rows]
-    targets = [Target(a.target.index, foil=a.target.foil_index) for a in answers]
-    raw = request(subject, name, {**settings, "normalize": False}, targets, texts, batch_size, progress, memory)
+    """(answer, source): raw scores of each answer token by what stands before it, a text of its own."""
+    texts = [beginning(ask.tokens, row + 1) for row in ask.rows]
+    targets = [Target(a.target.index, foil=a.target.foil_index) for a in ask.answers]
+    raw = request(subject, name, {**settings, "normalize": False}, targets, texts, batch_size, ask.progress, memory)
     (results,) = attributions(subject, [raw])
-    return padded([result.scores for result in results], len(tokens))
+    return padded([result.scores for result in results], len(ask.tokens))

@@ -12,9 +12,10 @@ from torch import Tensor
 from mixlens.answer import answer
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
 from mixlens.attribute.frozen.rules import Rules
-from mixlens.attribute.gradient.family import checked_layer, graph_bytes
+from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again
 from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.traced import Traced
+from mixlens.budget import sizes_of
 from mixlens.cost import Cost
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 REDUCE = ("sum", "l2")
 
-COST = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+COST = BACKWARD
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ class Frozen(Method):
         if reduce not in REDUCE:
             raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
         layer = checked_layer(subject, options.get("layer", 0))
-        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer)
+        again = runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
+        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer, recompute=again)
 
     def score(
         self,

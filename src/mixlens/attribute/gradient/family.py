@@ -49,10 +49,14 @@ def graph_bytes(sizes: Sizes, n: int) -> float:
 
 def light_graph_bytes(sizes: Sizes, n: int) -> float:
     """What autograd keeps where nobody reads attention weights: of a long text one layer's, and each layer's input."""
-    whole = sizes.layers * _layer_graph_bytes(sizes, n, weights=False)
     if not runs_again(sizes, n):
-        return whole
-    return 2 * _layer_graph_bytes(sizes, n, weights=False) + 3 * sizes.layers * n * sizes.dim * sizes.item
+        return sizes.layers * _layer_graph_bytes(sizes, n, weights=False)
+    return _layer_graph_bytes(sizes, n, weights=False) + 3 * sizes.layers * n * sizes.dim * sizes.item
+
+
+def states_bytes(sizes: Sizes, n: int) -> float:
+    """What autograd keeps of all layers where attention weights live in blocks, or one layer's at a time."""
+    return sizes.layers * _layer_graph_bytes(sizes, n, weights=False) + 2 * sizes.heads * sizes.square_bytes(n)
 
 
 def _passes(sizes: Sizes, n: int) -> float:

@@ -30,6 +30,7 @@ class Sizes:
     item: int  # bytes of a number, at least 4 where a method works on it
     half: bool
     masked: bool  # the pass holds a mask (query, key)
+    fused: bool = True  # a kernel takes attention and its gradient without the weights
     own_jacobians: int = 0  # rows of a token's Jacobians, where every token has its own (a norm before the attention)
 
     @property

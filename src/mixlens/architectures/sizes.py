@@ -57,3 +57,9 @@ def position_limit(model: Any) -> int | None:
     family = SPECS.get(config.model_type)
     shifted = family is not None and family(config).positions == "ids"
     return int(limit) - int(config.pad_token_id) - 1 if shifted else int(limit)
+
+
+def fuses_attention(model: Any) -> bool:
+    """Whether attention is what torch's fused kernels compute: no soft cap on its logits, no bias added to them."""
+    config = base_model(model).config
+    return not (getattr(config, "attn_logit_softcapping", None) or hasattr(config, "relative_attention_num_buckets"))

@@ -45,10 +45,11 @@ def ruled_pass(
     *,
     layer: int = 0,
     keep: bool = False,
+    recompute: bool = False,
 ) -> RuledPass:
     """One pass inside autograd; read at `rows` of the batch's `texts`. Parameters get no gradient.
 
-    `keep`: what the attentions read and write is kept too. Raises Undefined.
+    `keep`: what the attentions read and write is kept too. `recompute`: see `Recorder`. Raises Undefined.
     """
     spec, unembedding = subject.spec, subject.unembedding
     leaves: list[Tensor] = []
@@ -79,7 +80,8 @@ def ruled_pass(
             written.append(out)
 
     with torch.enable_grad():
-        output = run(subject.model, spec, inputs, on_layer, on_input=on_input, on_call=on_call, prepare=change)
+        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "prepare": change, "recompute": recompute}
+        output = run(subject.model, spec, inputs, on_layer, **how)
         normed = output.last_hidden_state[list(texts), list(rows)]
     with torch.no_grad():
         logits = unembedding.logits(normed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -12,9 +12,10 @@ from torch import Tensor
 from mixlens.answer import answer
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
 from mixlens.attribute.frozen.rules import Rules
-from mixlens.attribute.gradient.family import checked_layer, graph_bytes
+from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again, states_bytes
 from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.traced import Traced
+from mixlens.budget import sizes_of
 from mixlens.cost import Cost
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 REDUCE = ("sum", "l2")
 
-COST = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+OWN_SOFTMAX = replace(BACKWARD, passes=lambda sizes, n: 3.0, held=states_bytes)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,12 @@ class Frozen(Method):
     heads: tuple[HeadTask, ...] | None = ("causal",)
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
-        return COST
+        return BACKWARD if self._fused else OWN_SOFTMAX
+
+    @property
+    def _fused(self) -> bool:
+        """Whether attention is what a fused kernel computes; else it keeps what a layer would be run again for."""
+        return self.rules.softmax in (None, 1.0)
 
     def for_spec(self, spec: Spec) -> Method:
         if spec.order == "post":
@@ -125,7 +131,8 @@ class Frozen(Method):
         if reduce not in REDUCE:
             raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
         layer = checked_layer(subject, options.get("layer", 0))
-        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer)
+        again = self._fused and runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
+        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer, recompute=again)
 
     def score(
         self,

@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.attribute.frozen.engine import RuledPass, gradients, ruled_pass
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
-from mixlens.attribute.gradient.family import graph_bytes
+from mixlens.attribute.gradient.family import states_bytes
 from mixlens.attribute.method import Deep
 from mixlens.capture.again import each_tensor
 from mixlens.capture.attention import blocks
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PATHS = ("row", "all")
 
-COST = Cost("backward", "one pass forward, one backward, and the terms", lambda sizes, n: 3.5, graph_bytes)
+COST = Cost("backward", "one pass forward, one backward, and the terms", lambda sizes, n: 3.5, states_bytes)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from mixlens.results import Attribution, Comparison, LayerMaps, Results, Trace
 from mixlens.subject import Subject, examined
 from mixlens.subject.check import Check, self_check
 from mixlens.subject.several import explained
-from mixlens.trace import trace
+from mixlens.trace import traces
 from mixlens.wrappers import taken_apart
 
 
@@ -199,18 +199,21 @@ class Lens:
         method: str | None = None,
         foil: Any = None,
         *,
-        documents: Mapping[str, str] | None = None,
+        documents: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None,
         max_new_tokens: int = 64,
         generate: Mapping[str, Any] | None = None,
         exclude: str | Sequence[str] = (),
         batch_size: int = 32,
         memory: int | str | None = None,
         progress: Progress | bool | None = None,
+        errors: str = "raise",
         **options: Any,
-    ) -> Trace:
+    ) -> Trace | Results[Any]:
         """Where the whole answer of a language model comes from: each answer token back to the prompt before it.
 
-        `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template).
+        `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template). A
+        list of prompts gives a list of traces, one after the other: `answer`, `foil` and `documents` are then one for
+        all or a list of one each, and `errors` says what becomes of one that fails, as in `mixing`.
         `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
         last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
         greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
@@ -225,10 +228,11 @@ class Lens:
             >>> trace.row(0).words()  # doctest: +SKIP
             >>> trace.to_html("answer.html")  # doctest: +SKIP
         """
-        return trace(
+        return traces(
             self.subject,
             prompt,
             answer,
+            errors=errors,
             method=method,
             foil=foil,
             documents=documents,

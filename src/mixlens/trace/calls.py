@@ -62,6 +62,7 @@ def trace(
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
     options = {k: v for k, v in settings.items() if k in chosen.options()}
     question = read_prompt(subject, prompt, documents)
+    excluded(question.tokens, None, exclude)  # what it refuses, it refuses before an answer is generated
     chosen.ready(subject, question.tokens, question.documents, options)
     if answered is not None and generate:
         raise UnknownOption(

@@ -45,7 +45,7 @@ def test_odd_texts(lens: mixlens.Lens, text: Any, says: str) -> None:
 
 
 ASKS: list[tuple[str, dict[str, Any], type[MixlensError], str]] = [
-    ("attribute", {"method": ["alti"]}, UnknownMethod, r"expected method= a method's name, a str, got \['alti'\]"),
+    ("attribute", {"method": ["alti"]}, UnknownMethod, r"a method's name, a str, or None, got \['alti'\]"),
     ("attribute", {"method": 3}, UnknownMethod, "a method's name"),
     ("attribute", {"memory": "9" * 400 + "GB"}, UnknownOption, "expected memory= bytes, '2GB'"),
     ("attribute", {"progress": 5}, UnknownOption, "expected progress= True"),

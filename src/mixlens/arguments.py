@@ -63,9 +63,9 @@ def budget(memory: Any) -> int | None:
     if memory is None:
         return None
     size: Any = memory if is_whole(memory) else 0
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
-    if found is not None:
-        size = float(found[1]) * _UNITS.get(found[2], 0)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
+    if match is not None:
+        size = float(match[1]) * _UNITS.get(match[2], 0)
     if 0 < size <= _MOST:
         return max(1, int(size))
     raise UnknownOption(f"expected memory= bytes, '2GB', '512MiB' or None (what is free), got {shown(memory)}")
@@ -88,7 +88,7 @@ def _some_names(value: Any) -> bool:
 
 
 def _is_statistics(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and len(value) == 2 and all(hasattr(one, "shape") for one in value)
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
 
 
 def one_of(*values: str) -> Kind:
@@ -149,7 +149,7 @@ KINDS: Mapping[str, Kind] = {
     "normalize": FLAG,
     "options": Kind(
         "= a mapping of names to mappings",
-        lambda value: isinstance(value, Mapping) and all(isinstance(one, Mapping) for one in value.values()),
+        lambda value: isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values()),
     ).or_none(),
     "out": PATH.or_none(),
     "path": PATH.or_none(),

@@ -12,6 +12,7 @@ from mixlens import arguments
 from mixlens.answer import targets_of
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.attribute import calls as attribute
+from mixlens.attribute.defaults import default_method
 from mixlens.budget import Plan, planned
 from mixlens.compare import compare
 from mixlens.errors import UnknownOption
@@ -45,8 +46,8 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
         from mixlens.loading import load_named
 
-        model, own, name = load_named(None if model is None else str(model), **options)
-        return Lens(model, tokenizer if tokenizer is not None else own, name=name)
+        model, packaged, name = load_named(None if model is None else str(model), **options)
+        return Lens(model, tokenizer if tokenizer is not None else packaged, name=name)
     if options:
         raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
     return Lens(model, tokenizer)
@@ -144,7 +145,7 @@ class Lens:
     def attribute(
         self,
         text: Any,
-        method: str = "alti",
+        method: str | None = None,
         target: Any = None,
         *,
         batch_size: int = 32,
@@ -158,7 +159,8 @@ class Lens:
 
         `target`: a label, index, token or `mixlens.Target` (with several texts, one for all or a list of one each); the
         prediction by default. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`,
-        `"M+mean"`, `"M+sum"` for any mixing method M. Options of all methods: `readout=` (a row, "mean", "max") and
+        `"M+mean"`, `"M+sum"` for any mixing method M; None: alti for encoders, for a causal language model head_logit,
+        for other causal models saliency. Options of all methods: `readout=` (a row, "mean", "max") and
         `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
         models, on by default); the rest are the method's own. `batch_size`, `memory`, `truncate`,
         `progress`, `errors`: as in `mixing` (changed texts count as texts; of a path's points, as many as 32 tokens
@@ -175,14 +177,15 @@ class Lens:
             [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
         """
         subject = self.subject
-        attribute.attribution_method(subject, method, options)
+        name = default_method(subject) if method is None else method
+        attribute.attribution_method(subject, name, options)
         texts = subject.read(text, truncate)
         targets = targets_of(target, len(texts.each), texts.single)
 
         def run(numbers: Sequence[int]) -> list[Attribution]:
             goals = [targets[i] for i in numbers]
             ask = attribute.request(
-                subject, method, options, goals, texts.of(numbers), batch_size, reporter(progress), memory
+                subject, name, options, goals, texts.of(numbers), batch_size, reporter(progress), memory
             )
             (results,) = attribute.attributions(subject, [ask])
             return results
@@ -217,16 +220,16 @@ class Lens:
         `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
         last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
         greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
-        one token: why this rather than that. `method`: a name of `mixlens.methods()`; None: head_logit. `exclude`:
-        sources left out before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`,
-        `progress` and `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
+        one token: why this rather than that. `method`: as in `attribute`, with its default. `exclude`: sources left out
+        before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress` and
+        `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
         `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
 
         Examples:
             >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
-            >>> trace = chat.trace("The capital of France is", max_new_tokens=1)  # doctest: +SKIP
-            >>> trace.row(0).words()  # doctest: +SKIP
-            >>> trace.to_html("answer.html")  # doctest: +SKIP
+            >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
+            >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
+            (('dog',), 'dog')
         """
         return traces(
             self.subject,
@@ -250,7 +253,7 @@ class Lens:
     def plan(
         self,
         text: Any,
-        method: str = "alti",
+        method: str | None = None,
         *,
         batch_size: int = 32,
         memory: int | str | None = None,
@@ -260,8 +263,8 @@ class Lens:
     ) -> Plan:
         """What `attribute` would take, without doing it; with `maps`, or a name that is a map's alone, `mixing`.
 
-        Time class, forward passes a text, batch size and peak bytes; `plan.fits` says whether it stays inside
-        `memory`. Estimates from above. Raises InputError, MethodError.
+        `method`: None for the default of either. Time class, forward passes a text, batch size and peak bytes;
+        `plan.fits` says whether it stays inside `memory`. Estimates from above. Raises InputError, MethodError.
 
         Examples:
             >>> lens.plan("a deep and meaningful film.", method="blank_out").passes
@@ -271,11 +274,12 @@ class Lens:
         """
         subject = self.subject
         lengths = [len(tokens) for tokens in subject.read(text, truncate).require()]
-        if maps or (method in MIXING and method not in ATTRIBUTIONS):
-            demand = mixing.demand(subject, mixing.mixing_method(subject, method, options), options)
+        name = method if method is not None else "globenc" if maps else default_method(subject)
+        if maps or (name in MIXING and name not in ATTRIBUTIONS):
+            demand = mixing.demand(subject, mixing.mixing_method(subject, name, options), options)
         else:
-            demand = attribute.demand(subject, attribute.attribution_method(subject, method, options), options)
-        return planned(method, demand, lengths, memory, batch_size)
+            demand = attribute.demand(subject, attribute.attribution_method(subject, name, options), options)
+        return planned(name, demand, lengths, memory, batch_size)
 
     @settled
     @barred

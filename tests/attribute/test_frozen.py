@@ -32,7 +32,7 @@ def test_no_number_of_the_pass_changes(name):
 
 @pytest.mark.parametrize("settings", [BARE])
 def test_a_linear_model_without_biases_sums_to_its_logit(settings):
-    attr = families.lens("llama", "causal", **settings).attribute(families.text(7), "cp_lrp", target=3)
+    attr = families.lens("llama", "causal", **settings).attribute(families.text(7), "cp_lrp", Target(3, of="logit"))
     assert float(attr.scores.sum()) == pytest.approx(attr.meta["value"], abs=1e-8)
 
 
@@ -86,8 +86,19 @@ def linear_scores(ids: list[int], target: int) -> np.ndarray:
 
 def test_cp_lrp_is_the_linear_decomposition():
     ids = families.text(7)
-    got = families.lens("llama", "causal").attribute(ids, "cp_lrp", target=3).scores.numpy()
+    got = families.lens("llama", "causal").attribute(ids, "cp_lrp", Target(3, of="logit")).scores.numpy()
     np.testing.assert_allclose(got, linear_scores(ids, 3), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("preset", [*PRESETS, "libragrad", "path_logit"])
+def test_the_log_odds_are_explained_unless_the_target_says_otherwise(preset):
+    lens, ids = families.lens("llama", "causal"), families.text(5)
+    odds, asked = (lens.attribute(ids, preset, target) for target in (Target(3), Target(3, of="log_odds")))
+    assert odds.meta["of"] == "log_odds" and torch.equal(odds.scores, asked.scores)
+    logit = lens.attribute(ids, preset, Target(3, of="logit"))
+    assert logit.meta["of"] == "logit" and not torch.equal(odds.scores, logit.scores)
+    trace = lens.trace(ids[:4], [3], preset)
+    torch.testing.assert_close(trace.scores[0, :4], lens.attribute(ids[:4], preset, 3).scores, rtol=1e-9, atol=1e-12)
 
 
 def ruled_logits(name: str, ids: list[int], rules: dict[str, float]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +158,7 @@ def test_the_whole_net_by_rules_written_out(name, method):
     model = families.model(name, "causal", attention=exact.ATTENTION)
     torch.testing.assert_close(logits.detach(), exact.forward(model, ids).logits[0, -1], rtol=1e-9, atol=1e-10)
     (gradient,) = torch.autograd.grad(logits[target], leaf)
-    got = families.lens(name, "causal").attribute(ids, method, target=target).scores
+    got = families.lens(name, "causal").attribute(ids, method, Target(target, of="logit")).scores
     torch.testing.assert_close(got, (leaf.detach() * gradient).sum(-1), rtol=1e-9, atol=1e-11)
 
 

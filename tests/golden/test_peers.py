@@ -13,11 +13,13 @@ import torch
 
 import mixlens
 from golden.peer_models import ANSWER, IDS, MODELS, model
+from mixlens import Target
 from mixlens.attribute.ablated.fits import coefficients
 from mixlens.attribute.frozen import RULES, Frozen
 from mixlens.attribute.logit.direct import rows_pass
 from mixlens.attribute.span.edges import span_edges, sums
 from mixlens.attribute.table import ATTRIBUTIONS
+from mixlens.target import Target
 
 THEIRS = json.loads((Path(__file__).parent / "peers.json").read_text("utf-8"))
 
@@ -30,7 +32,7 @@ def lens(name):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("method", ["attn_lrp", "cp_lrp"])
 def test_lxt_s_relevance_is_ours(method, name):
-    scores = lens(name).attribute(IDS, method, target=3).scores.numpy()
+    scores = lens(name).attribute(IDS, method, Target(3, of="logit")).scores.numpy()
     np.testing.assert_allclose(scores, THEIRS["lxt"][method][name], rtol=0, atol=1e-6 * np.abs(scores).max())
 
 
@@ -40,9 +42,9 @@ def test_gim_explain_scales_queries_keys_and_values_alone(name, monkeypatch):
     rules = replace(RULES["gim"], norm="exact", softmax=1.0, gate="exact")
     monkeypatch.setitem(ATTRIBUTIONS, "scaled", Frozen("scaled", "-", "-", rules=rules))
     theirs = np.array(THEIRS["gim-explain"][name])
-    scores = lens(name).attribute(IDS, "scaled", target=3).scores.numpy()
+    scores = lens(name).attribute(IDS, "scaled", Target(3, of="logit")).scores.numpy()
     np.testing.assert_allclose(scores, theirs, rtol=0, atol=1e-6 * np.abs(scores).max())
-    whole = lens(name).attribute(IDS, "gim", target=3).scores.numpy()
+    whole = lens(name).attribute(IDS, "gim", Target(3, of="logit")).scores.numpy()
     assert np.abs(whole - theirs).max() > 0.1 * np.abs(whole).max()
 
 

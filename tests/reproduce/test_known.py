@@ -18,7 +18,7 @@ from models import chats, families
 ROOT = Path(__file__).parents[2]
 GROUPS = {
     "some": (("random", "random", {}), ("head_logit", "head_logit", {})),
-    "later": (("not_there", "not_there_yet", {}),),
+    "costly": (("value_zeroing", "value_zeroing", {}),),
 }
 
 
@@ -26,7 +26,7 @@ GROUPS = {
 def study(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "GROUPS", GROUPS)
     monkeypatch.setattr(known, "TASKS", {"agreement": ("agreement", {}), "needle": ("needle", {"keys": 2})})
-    made = Study("known-source", None, tmp_path / "page", tmp_path / "runs", limit=2, seeds=2)
+    made = Study("known-source", None, tmp_path / "page", tmp_path / "runs", limit=2, seeds=2, costly=1)
     lens = mixlens.load(families.make("llama", "causal", max_position_embeddings=128), chats.tokenizer())
     made.add(known.ROLE, lambda: lens)
     return made
@@ -36,10 +36,11 @@ def test_what_is_measured(study, monkeypatch):
     monkeypatch.setattr(known, "planted", lambda kind, count, seed, **options: _examples(count, seed))
     found = known.table(study)
     panel = found.panels[0]
-    assert panel.rows == ("random", "head_logit") and panel.columns == ("agreement", "needle")
-    assert all(len(values) == 4 for values in panel.values.values())  # two items, two seeds
-    assert found.notes[-1] == "Not there, so not measured: not_there_yet"
-    assert all("of 4 otherwise; these are left out" in note for note in found.notes[:-1])
+    assert panel.rows == ("random", "head_logit", "value_zeroing") and panel.columns == ("agreement", "needle")
+    for (label, _), values in panel.values.items():  # two items that are answered so, two seeds; one for costly methods
+        assert len(values) == 4 and np.isfinite(values).tolist() == [True, label != "value_zeroing"] * 2
+    assert found.notes[-1] == "value_zeroing: on the first 1 items of a task and seed"
+    assert all("prompts, which the model answers so" in note for note in found.notes[:-1])
     beside = found.panels[-1]
     assert beside.values["random", "time of two passes"].mean > 0
     again = known.table(study)  # all of it is there already
@@ -51,9 +52,21 @@ def test_what_is_measured(study, monkeypatch):
 def _examples(count, seed):
     words = np.random.default_rng([seed, count]).integers(5, 90, (count, 50))
     return [
-        mixlens.Example(f"{seed}-{k}", prompt=" ".join(f"w{i}" for i in row), answer="w8", gold=(3,))
+        mixlens.Example(f"{seed}-{k}", prompt=" ".join(f"w{i}" for i in row), answer=a, foil=b, gold=(3,))
         for k, row in enumerate(words)
+        for a, b in [("w8", "w9") if k % 2 else ("w9", "w8")]  # the model likes one of them better
     ]
+
+
+def test_a_model_that_answers_nothing_so_has_an_empty_column(study, monkeypatch):
+    wrong = [mixlens.Example("a", prompt="w5 w6", answer="w8", foil="w9", gold=(0,))]
+    right = study.lens(known.ROLE).trace("w5 w6", "w8", "random", foil="w9").said[0]
+    if right["probability"] > right["foil_probability"]:
+        wrong = [mixlens.Example("a", prompt="w5 w6", answer="w9", foil="w8", gold=(0,))]
+    monkeypatch.setattr(known, "planted", lambda kind, count, seed, **options: wrong * count)
+    examples, asked = known._answered(study, "agreement", 0, 1)
+    assert (examples, asked) == ([], known.TRIES)
+    assert {len(values) for values in known._measured(study, "agreement", 0, examples).values()} == {0}
 
 
 def test_the_best_is_told_from_the_others():

@@ -97,7 +97,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Qiang 2022, Eq. 10-11",
         signed=True,
         function=gradients.attcat,
-        reads="weights",
+        reads="received",
     ),
     Gradient(
         "grads",

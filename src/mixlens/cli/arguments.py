@@ -20,7 +20,9 @@ Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table 
 Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as Parquet.")]
 Latex = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table for LaTeX.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Method = Annotated[str | None, typer.Option(metavar="NAME", help="See `mixlens methods`.")]
+Method = Annotated[
+    str | None, typer.Option(metavar="NAME", help="See `mixlens methods`; default: what suits the model.")
+]
 Foil = Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")]
 Settings = Annotated[
     list[str] | None,

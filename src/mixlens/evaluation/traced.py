@@ -20,6 +20,7 @@ from mixlens.capture.joined import joined
 from mixlens.capture.text import Tokens
 from mixlens.evaluation.design import Job
 from mixlens.evaluation.explain import Failure, Item, Scores, each
+from mixlens.evaluation.explain import explain as explain_texts
 from mixlens.lens import Lens
 from mixlens.results.units import prompt_units
 from mixlens.subject import Subject
@@ -122,13 +123,30 @@ def explain(
     tick: Callable[[int], None],
     memory: int | None,
 ) -> dict[str, list[Scores | Failure]]:
-    """By job the scores of each answer over its prompt."""
-    subject = lens.subject
-    out: dict[str, list[Scores | Failure]] = {}
+    """By job the scores of each answer over its prompt.
+
+    An answer of one token is its prompt's next token: such prompts are texts, that share batches and passes.
+    """
+    out: dict[str, list[Scores | Failure]] = {key: [Failure("")] * len(chosen) for key in jobs}
+    short = {key: job for key, job in jobs.items() if job.options.get("readout") is None}
+    at = [i for i, item in enumerate(chosen) if _one_token(item)] if short else []
+    if at:
+        texts = [chosen[i] for i in at]
+        by_job = explain_texts(lens, short, texts, [item.target for item in texts], batch, memory=memory)
+        for key, rows in by_job.items():
+            for i, scores in zip(at, rows, strict=True):
+                out[key][i] = scores
+    longer = sorted(set(range(len(chosen))) - set(at))
     for key, job in jobs.items():
-        out[key] = [each(partial(_scores, subject, job, item, batch, memory), 1)[0] for item in chosen]
+        for i in longer if key in short else range(len(chosen)):
+            (out[key][i],) = each(partial(_scores, lens.subject, job, chosen[i], batch, memory), 1)
         tick(1)
     return out
+
+
+def _one_token(item: TracedItem) -> bool:
+    """Whether an answer is one token, which no foil repeats."""
+    return len(item.answers) == 1 and (item.example.foil is None or item.answer.target.foil_index is not None)
 
 
 def _scores(

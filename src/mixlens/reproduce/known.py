@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mixlens
-from mixlens.attribute.names import method
-from mixlens.errors import MixlensError, UnknownMethod
+from mixlens.errors import MixlensError
 from mixlens.measure.ranks import rank_correlation
 from mixlens.measure.statistics import paired
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 ROLE = "smollm2"
 ITEMS, SEEDS = 200, 3
+TRIES = 5  # times as many prompts are asked, at most, for so many that the model answers as it should
+COSTLY = "costly"  # methods of a pass a token: on `Study.costly` of the items where there is such a number
 
 TASKS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "needle": ("needle", {"keys": 3}),
@@ -37,28 +38,34 @@ TASKS: dict[str, tuple[str, Mapping[str, Any]]] = {
 GROUPS: dict[str, tuple[Method, ...]] = {
     "maps": (
         ("random", "random", {}),
-        ("attention_rollout", "attention_rollout", {}),
-        ("globenc", "globenc", {}),
-        ("alti", "alti", {}),
-        ("alti, no receptive field", "alti", {"receptive_field": False}),
-        ("value_zeroing", "value_zeroing", {}),
+        ("attention_rollout", "attention_rollout", {"receptive_field": False}),
+        ("attention_rollout, receptive field", "attention_rollout", {"receptive_field": True}),
+        ("globenc", "globenc", {"receptive_field": False}),
+        ("globenc, receptive field", "globenc", {"receptive_field": True}),
+        ("alti", "alti", {"receptive_field": False}),
+        ("alti, receptive field", "alti", {"receptive_field": True}),
         ("ifr", "ifr", {}),
-        ("ifr+sum", "ifr+sum", {}),
     ),
-    "logits": (
+    "answers": (
         ("head_logit", "head_logit", {}),
         ("head_logit, signed", "head_logit", {"signed": True}),
+        ("path_logit", "path_logit", {}),
         ("alti_logit", "alti_logit", {}),
         ("alti_logit, ffn", "alti_logit", {"ffn": True}),
-    ),
-    "gradients": (
         ("saliency", "saliency", {}),
         ("grad_l2", "grad_l2", {}),
         ("grad_x_input", "grad_x_input", {}),
         ("attcat", "attcat", {}),
+        ("cp_lrp", "cp_lrp", {}),
+        ("attn_lrp", "attn_lrp", {}),
+        ("gim", "gim", {}),
+        ("gim, l2", "gim", {"reduce": "l2"}),
     ),
-    "path_logit": (("path_logit", "path_logit", {}),),
-    "frozen": (("cp_lrp", "cp_lrp", {}), ("attn_lrp", "attn_lrp", {}), ("gim", "gim", {})),
+    COSTLY: (
+        ("value_zeroing", "value_zeroing", {"receptive_field": False}),
+        ("value_zeroing, receptive field", "value_zeroing", {"receptive_field": True}),
+        ("blank_out", "blank_out", {}),
+    ),
 }
 MEASURES = ("mrr", ("mrr, first token left out", "mrr", {"first": False}), "recovery", "gold_mass")
 TITLES = {
@@ -72,41 +79,68 @@ LENGTH, TEXTS = 48, 6  # of the prompts whose scores are compared with each othe
 
 
 def table(study: Study) -> Findings:
-    """Every task with every method, what each costs, and how much of its scores is position."""
-    there = {group: methods for group, methods in GROUPS.items() if all(_known(name) for _, name, _ in methods)}
+    """Every task with every method, what each costs, and how much of its scores is position.
+
+    A seed at a time, so that a run that was killed has whole seeds to look at.
+    """
     items, seeds = study.limit or ITEMS, study.seeds or SEEDS
-    values: dict[str, dict[tuple[str, str], Values | Number]] = {title: {} for title in TITLES}
-    wrong: list[str] = []
-    for task, (kind, options) in TASKS.items():
-        found: dict[tuple[str, str], list[Values]] = {}
-        off = 0
-        for seed in range(seeds):
-            examples = planted(kind, items, seed=seed, **options)
-            for group, methods in there.items():
-                part = f"known-source-{task.replace(' ', '-')}-{seed}-{group}"
-                ran = study.evaluate(part, ROLE, examples, methods, MEASURES)
-                for label, _, _ in methods:
-                    for measure in TITLES:
-                        found.setdefault((measure, label), []).append(ran.values(measure, label))
-            off += len(ran.wrong)
-        for (measure, label), parts in found.items():
-            values[measure][label, task] = np.concatenate(parts)
-        study.counted[task] = items * seeds
-        wrong.append(f"{task}: the model answers {off} of {items * seeds} otherwise; these are left out")
-    rows = tuple(label for methods in there.values() for label, _, _ in methods)
-    panels = [Panel(title, rows, tuple(TASKS), values[m], kind="rank") for m, title in TITLES.items()]
+    parts: dict[tuple[str, str, str], list[Values]] = {}
+    prompts, kept = dict.fromkeys(TASKS, 0), dict.fromkeys(TASKS, 0)
+    for seed in range(seeds):
+        for task in TASKS:
+            examples, tried = _answered(study, task, seed, items)
+            prompts[task] += tried
+            kept[task] += len(examples)
+            for key, numbers in _measured(study, task, seed, examples).items():
+                parts.setdefault((*key, task), []).append(numbers)
+    study.counted.update(kept)
+    every = [line for methods in GROUPS.values() for line in methods]
+    rows = tuple(label for label, _, _ in every)
+    panels = []
+    for measure, title in TITLES.items():
+        values = {(label, task): np.concatenate(parts[measure, label, task]) for label in rows for task in TASKS}
+        panels.append(Panel(title, rows, tuple(TASKS), values, kind="rank"))
     panels.insert(1, _best(panels[0]))
-    panels.append(_beside(study, [one for methods in there.values() for one in methods]))
-    absent = [name for methods in GROUPS.values() for _, name, _ in methods if not _known(name)]
-    return Findings(tuple(panels), (*wrong, *([f"Not there, so not measured: {', '.join(absent)}"] if absent else ())))
+    panels.append(_beside(study, every))
+    notes = [f"{task}: {kept[task]} of {prompts[task]} prompts, which the model answers so" for task in TASKS]
+    if study.costly is not None and COSTLY in GROUPS:
+        names = ", ".join(label for label, _, _ in GROUPS[COSTLY])
+        notes.append(f"{names}: on the first {study.costly} items of a task and seed")
+    return Findings(tuple(panels), tuple(notes))
 
 
-def _known(name: str) -> bool:
-    try:
-        method(name)
-    except UnknownMethod:
-        return False
-    return True
+def _answered(study: Study, task: str, seed: int, items: int) -> tuple[list[Example], int]:
+    """The first items that the model answers as the source says, and how many were asked for that."""
+    kind, options = TASKS[task]
+    kept: list[Example] = []
+    for part in range(TRIES):
+        made = planted(kind, items * (part + 1), seed=seed, **options)[items * part :]
+        ran = study.evaluate(f"{_part(task, seed)}-answered-{part}", ROLE, made, ["random"], ["mrr"])
+        kept += [example for example in made if example.id not in set(ran.wrong)]
+        if len(kept) >= items:
+            break
+    return kept[:items], items * (part + 1)
+
+
+def _measured(study: Study, task: str, seed: int, examples: Sequence[Example]) -> dict[tuple[str, str], Values]:
+    """(measure, method) -> (item,), NaN for items that a costly method was spared."""
+    out: dict[tuple[str, str], Values] = {}
+    for group, methods in GROUPS.items():
+        if not examples:
+            out |= {(measure, label): np.empty(0) for label, _, _ in methods for measure in TITLES}
+            continue
+        few = study.costly if group == COSTLY else None
+        part = f"{_part(task, seed)}-{group}" + ("" if few is None else f"-{few}")
+        ran = study.evaluate(part, ROLE, examples[:few], methods, MEASURES)
+        for label, _, _ in methods:
+            for measure in TITLES:
+                values = ran.values(measure, label)
+                out[measure, label] = np.pad(values, (0, len(examples) - len(values)), constant_values=np.nan)
+    return out
+
+
+def _part(task: str, seed: int) -> str:
+    return f"known-source-{task.replace(' ', '-')}-{seed}"
 
 
 def _best(panel: Panel) -> Panel:
@@ -146,8 +180,8 @@ def _beside(study: Study, methods: Sequence[Method]) -> Panel:
 
         slug = "".join(c if c.isalnum() else "-" for c in label)
         rows = [{"method": name, "options": dict(options)}]
-        (found,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
-        out |= {(label, column): Number(float(value)) for column, value in zip(columns, found, strict=True)}
+        (gauges,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
+        out |= {(label, column): Number(float(value)) for column, value in zip(columns, gauges, strict=True)}
     note = (
         f"Time as a multiple of what random scores take (two passes), the median of {TEXTS} texts of {LENGTH} "
         "tokens. rho: Spearman's, the mean over pairs of these texts, and of scores with the token's place."

@@ -13,6 +13,7 @@ from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
+from mixlens.attribute.defaults import default_method
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
@@ -29,8 +30,6 @@ from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_answers, require_room
 from mixlens.trace.sources import excluded
-
-METHOD = "head_logit"  # it finds the planted source of an answer, which rollouts of deep decoders do not
 
 COPIES = 8  # of an answer's logits, at most at once: the pass's and the method's own, their gradient and what it takes
 
@@ -56,7 +55,7 @@ def trace(
     Raises InputError, MethodError, ModelError, OverBudget.
     """
     require_answers(subject)
-    name, settings = METHOD if method is None else method, dict(options or {})
+    name, settings = default_method(subject) if method is None else method, dict(options or {})
     chosen = attribution_method(subject, name, settings)
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")

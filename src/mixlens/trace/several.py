@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mixlens.attribute.calls import attribution_method
+from mixlens.attribute.defaults import default_method
 from mixlens.capture.given import as_list, is_id
 from mixlens.errors import EmptyInput, InputError
 from mixlens.progress import Progress
 from mixlens.results import Results, Trace
 from mixlens.subject import Subject
 from mixlens.subject.several import one_by_one
-from mixlens.trace.calls import METHOD, trace
+from mixlens.trace.calls import trace
 from mixlens.trace.prompt import require_answers, rows_of
 
 
@@ -56,7 +57,8 @@ def traces(
     if single:
         return trace(subject, prompts[0], answered, foil=foil, documents=documents, progress=progress, **how)
     require_answers(subject)
-    attribution_method(subject, how.get("method") or METHOD, how.get("options") or {})
+    name = default_method(subject) if how.get("method") is None else how["method"]
+    attribution_method(subject, name, how.get("options") or {})  # what is wrong with it is no prompt's fault
     count = len(prompts)
     replies = _each("answer", answered, count)
     others, files = _each("foil", foil, count), _each("documents", documents, count)

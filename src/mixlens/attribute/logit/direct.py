@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,28 +35,50 @@ class RowsPass:
     normed: Float[Tensor, "row dim"]  # the same behind the final norm
 
 
-def rows_pass(
-    subject: Subject, tokens: Tokens, rows: Sequence[int], also: Callable[[Block, Block], Any] | None = None
-) -> RowsPass:
-    """One pass over a text; of each layer its keys and values are kept, and the queries of `rows`.
+@dataclass(eq=False)
+class Keeper:
+    """Keeps of each layer its keys and values and the queries of `rows`, as a pass goes on.
 
     `also`: what else is kept of a layer, from its block of all rows and that of `rows`.
     """
+
+    rows: Sequence[int]
+    also: Callable[[Block, Block], Any] | None = None
+    terms: list[Terms] = field(default_factory=list)
+    beside: list[Any] = field(default_factory=list)
+    last: Tensor | None = None
+
+    def see(self, block: Block) -> None:
+        """A layer has run."""
+        chosen = block.only(torch.tensor([list(self.rows)], dtype=torch.int64, device=block.x.device))
+        self.terms.append(chosen.terms("residual"))
+        if self.also is not None:
+            self.beside.append(self.also(block, chosen))
+        self.last = chosen.y[0]
+
+    def kept(self, output: Any) -> dict[str, Any]:
+        """The fields of a `RowsPass`, from the output of the pass."""
+        normed = output.last_hidden_state[0, list(self.rows)]
+        return {
+            "rows": tuple(self.rows),
+            "terms": self.terms,
+            "beside": self.beside,
+            "last": self.last,
+            "normed": normed,
+        }
+
+
+def rows_pass(
+    subject: Subject, tokens: Tokens, rows: Sequence[int], also: Callable[[Block, Block], Any] | None = None
+) -> RowsPass:
+    """One pass over a text, of which a `Keeper` keeps what it does."""
     (batch,) = subject.batches([tokens], 1)
-    terms: list[Terms] = []
-    beside: list[Any] = []
-    last: list[Tensor] = []
+    keeper = Keeper(rows, also)
 
     def keep(seen: LayerPass) -> None:
-        block = Block(subject.spec, seen)
-        chosen = block.only(torch.tensor([list(rows)], dtype=torch.int64, device=block.x.device))
-        terms.append(chosen.terms("residual"))
-        if also is not None:
-            beside.append(also(block, chosen))
-        last[:] = [chosen.y[0]]
+        keeper.see(Block(subject.spec, seen))
 
-    output = run(subject.model, subject.spec, batch.inputs, keep)
-    return RowsPass(tuple(rows), terms, beside, last[0], output.last_hidden_state[0, list(rows)])
+    return RowsPass(**keeper.kept(run(subject.model, subject.spec, batch.inputs, keep)))
 
 
 def directions(

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from mixlens.answer import Answer, answer
 from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
-from mixlens.attribute.logit.rolled import alti_logits, rolled_pass
+from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.text import Tokens
-from mixlens.cost import Cost, Sizes
+from mixlens.cost import Cost, Sizes, rolled_down
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution
@@ -39,12 +39,9 @@ def _bytes(sizes: Sizes, n: int) -> float:
     return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
 
 
-def _with_maps(sizes: Sizes, n: int) -> float:
-    return _bytes(sizes, n) + sizes.layers * sizes.square_bytes(n)
-
-
 DIRECT = Cost("logit", "one pass", held=_bytes)
-ROLLED = replace(MIXING["alti"].costs, words="one pass and the terms", maps=False, held=_with_maps)
+_MAPS = rolled_down(MIXING["alti"].costs)
+ROLLED = replace(_MAPS, held=lambda sizes, n: _bytes(sizes, n) + _MAPS.held(sizes, n))
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class AltiLogit(Logit):
     def layers(self, deep: Deep) -> Literal["own"] | None:
         return None
 
-    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:
+    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RolledPass:
         """The pass with a map of every layer."""
         return rolled_pass(subject, tokens, rows, options.get("p", 1))
 
@@ -143,5 +140,6 @@ class AltiLogit(Logit):
         options: Mapping[str, Any],
     ) -> tuple[Float[Tensor, "row source"], None]:
         """The scores of each row."""
+        assert isinstance(seen, RolledPass)
         u = directions(subject.unembedding, seen.last, logits, answers, self.of)
         return alti_logits(seen, u, ffn=bool(options.get("ffn"))).cpu(), None

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.attribute.logit.direct import RowsPass, rows_pass
+from mixlens.aggregate.down import down
+from mixlens.attribute.logit.direct import Keeper, RowsPass
 from mixlens.capture.text import Tokens
-from mixlens.decompose import Block
 from mixlens.decompose.dots import dots
 from mixlens.mixing.alti import alti
 from mixlens.subject import Subject
+from mixlens.subject.descent import Descent
 
 
-class Rolled(NamedTuple):
-    """Of a layer: its map, and of the rows what enters it and what its networks add."""
+@dataclass(frozen=True, eq=False)
+class RolledPass(RowsPass):
+    """And of each layer its map, from the last layer down. `beside`: what enters the layer at the rows, and what its
+    networks add there.
+    """
 
-    map: Float[Tensor, "query key"]
-    entering: Float[Tensor, "row dim"]
-    fed: Float[Tensor, "row dim"]
-
-
-def rolled_pass(subject: Subject, tokens: Tokens, rows: Sequence[int], p: int) -> RowsPass:
-    """One pass over a text that keeps what is `Rolled` of each layer beside its terms."""
-
-    def rolled(block: Block, chosen: Block) -> Rolled:
-        return Rolled(alti(block, p=p)[0], chosen.x[0], (chosen.y - chosen.result("residual"))[0])
-
-    return rows_pass(subject, tokens, rows, rolled)
+    down: Descent
 
 
-def alti_logits(seen: RowsPass, u: Float[Tensor, "row dim"], *, ffn: bool = False) -> Float[Tensor, "row source"]:
+def rolled_pass(subject: Subject, tokens: Tokens, rows: Sequence[int], p: int) -> RolledPass:
+    """One pass over a text, ready to be gone through again from the top down, beside what `rows_pass` keeps."""
+    keeper = Keeper(rows, lambda block, chosen: (chosen.x[0], (chosen.y - chosen.result("residual"))[0]))
+    down = Descent(subject, tokens, lambda block: alti(block, p=p), by_rows=True, watch=keeper.see)
+    return RolledPass(**keeper.kept(down.output), down=down)
+
+
+def alti_logits(seen: RolledPass, u: Float[Tensor, "row dim"], *, ffn: bool = False) -> Float[Tensor, "row source"]:
     """phi = v_1 + v_2 C_1 + v_3 C_2 C_1 + ... + x_q . u at the row itself (Ferrando 2023, ALTI-Logit).
 
     v_l[t, j] = sum_h alpha_qj^h (W_O^h v_j^h) . u_t, C_l the ALTI maps; by Horner's rule from the top. `ffn`: what
@@ -44,9 +44,9 @@ def alti_logits(seen: RowsPass, u: Float[Tensor, "row dim"], *, ffn: bool = Fals
     at = torch.tensor(seen.rows, dtype=torch.int64, device=u.device)
     index = torch.arange(len(seen.rows), dtype=torch.int64, device=u.device)
     phi = torch.zeros(len(seen.rows), seen.terms[0].shape[2], dtype=u.dtype, device=u.device)
-    for terms, layer in zip(reversed(seen.terms), reversed(seen.beside), strict=True):
+    for layer, parts in seen.down.layers():
         if ffn:
-            phi[index, at] += (layer.fed * u).sum(-1)
-        phi = phi @ layer.map + dots(terms, u[None])[0].sum(0)
-    phi[index, at] += (seen.beside[0].entering * u).sum(-1)
+            phi[index, at] += (seen.beside[layer][1] * u).sum(-1)
+        phi = down(phi, parts) + dots(seen.terms[layer], u[None])[0].sum(0)
+    phi[index, at] += (seen.beside[0][0] * u).sum(-1)
     return phi

@@ -93,10 +93,10 @@ class SpanRoutes(Method):
         named = ask.options.get("reasoning")
         reasoning = None if named is None else token_range(self.name, "reasoning", named, count)
         spans = []
-        for own in answer_spans(self.name, ask.options.get("span", "token"), count):
-            through = (range(own.start) or own) if reasoning is None else reasoning
-            through = range(through.start, min(through.stop, own.stop))
-            spans.append(Span(_moved(own, first), _moved(through, first)))
+        for mine in answer_spans(self.name, ask.options.get("span", "token"), count):
+            through = (range(mine.start) or mine) if reasoning is None else reasoning
+            through = range(through.start, min(through.stop, mine.stop))
+            spans.append(Span(_moved(mine, first), _moved(through, first)))
         rows = self._scores(subject, ask.tokens, spans, ask.options)
         return torch.cat([row.expand(len(span.tokens), -1) for row, span in zip(rows, spans, strict=True)])
 

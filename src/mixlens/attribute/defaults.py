@@ -1,0 +1,59 @@
+"""Which method explains an answer where none is named: by the model's task, and whether its rows see later tokens.
+
+Each line stands on measurements: docs/known-source.md for causal models, docs/reproduction.md for encoders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mixlens.attribute.logit import Logit
+from mixlens.attribute.names import method
+from mixlens.errors import Undefined
+from mixlens.subject import Subject
+from mixlens.subject.head import HeadTask
+
+
+@dataclass(frozen=True)
+class Default:
+    """One line of the table: `method` explains models whose rows see earlier tokens alone (`causal`), or all tokens.
+
+    `tasks`: of these heads; None: of any that answers. `answered`: whether there must be an answer at all.
+    """
+
+    method: str
+    causal: bool
+    tasks: tuple[HeadTask, ...] | None = None
+    answered: bool = True
+
+    def fits(self, subject: Subject) -> bool:
+        """Whether it is for this model, and defined there."""
+        head = subject.head
+        if head.causal != self.causal or (self.answered and head.task == "none"):
+            return False
+        return (self.tasks is None or head.task in self.tasks) and _defined(self.method, subject)
+
+
+# The first that fits. A rollout through many causal layers says where a token stands rather than what it is: below
+# random scores on answers whose source is known.
+DEFAULTS = (
+    Default("head_logit", causal=True, tasks=("causal",)),
+    Default("saliency", causal=True),
+    Default("alti", causal=True, answered=False),  # no answer, so no gradient of one
+    Default("alti", causal=False, answered=False),
+)
+
+
+def default_method(subject: Subject) -> str:
+    """The name of the method for this model where the caller names none."""
+    return next(default.method for default in DEFAULTS if default.fits(subject))
+
+
+def _defined(name: str, subject: Subject) -> bool:
+    try:
+        chosen = method(name).for_spec(subject.spec).for_head(subject.head)
+        if isinstance(chosen, Logit):
+            subject.unembedding  # noqa: B018 (raises where the logits are made otherwise)
+    except Undefined:
+        return False
+    return True

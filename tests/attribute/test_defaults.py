@@ -1,0 +1,51 @@
+"""Which method explains where none is named: a table by the model's task and by what its rows see."""
+
+from __future__ import annotations
+
+import pytest
+
+from mixlens.attribute.defaults import DEFAULTS
+from mixlens.attribute.names import method
+from mixlens.errors import Undefined
+from mixlens.subject import subject
+from models import families
+
+TEXT = families.text(6)
+CASES = [
+    ("llama", "causal", {}, "head_logit"),
+    ("gpt2", "causal", {}, "head_logit"),
+    ("opt", "causal", {"do_layer_norm_before": False}, "saliency"),  # norms behind its sums: no one residual stream
+    ("gpt2", "sequence", {}, "saliency"),
+    ("bert", "sequence", {}, "alti"),
+]
+
+
+@pytest.mark.parametrize(("family", "head", "settings", "expected"), CASES)
+def test_it_goes_by_task_and_architecture(family, head, settings, expected):
+    lens = families.lens(family, head, **settings)
+    assert lens.attribute(TEXT).method == expected
+    assert lens.plan(TEXT).method == expected
+
+
+def test_without_an_answer_there_are_maps_alone():
+    assert families.lens("gpt2").attribute(TEXT).method == "alti"
+    assert families.lens("bert").attribute(TEXT, readout=0).method == "alti"
+
+
+@pytest.mark.parametrize(("family", "settings", "expected"), [(c[0], c[2], c[3]) for c in CASES if c[1] == "causal"])
+def test_a_trace_has_the_same(family, settings, expected):
+    lens = families.lens(family, "causal", **settings)
+    assert lens.trace(TEXT[:4], TEXT[4:]).method == expected
+
+
+def test_logits_that_are_made_otherwise_are_explained_by_a_gradient(monkeypatch):
+    def otherwise(*args):
+        raise Undefined("a multiplier")
+
+    monkeypatch.setattr(subject, "unembedding_of", otherwise)
+    assert families.lens("llama", "causal").attribute(TEXT).method == "saliency"
+
+
+def test_every_line_is_a_method_and_the_last_fits_all():
+    assert [method(line.method).baseline for line in DEFAULTS] == [False] * len(DEFAULTS)
+    assert {line.causal for line in DEFAULTS if not line.answered} == {True, False}

@@ -16,7 +16,7 @@ from mixlens.mixing import calls as mixing_calls
 from mixlens.process import settled
 from mixlens.subject import Subject, examined
 from mixlens.subject.check import Check, self_check
-from mixlens.trace import calls as trace_calls
+from mixlens.trace import trace as whole_answer
 from mixlens.wrappers import taken_apart
 
 P = ParamSpec("P")
@@ -99,7 +99,7 @@ class Lens:
 
     mixing = verb(mixing_calls.mixing)  # how much of each token goes into each, layer by layer
     attribute = verb(attribute_calls.attribute)  # one score a token
-    trace = verb(trace_calls.trace)  # where each token of a whole answer comes from
+    trace = verb(whole_answer)  # where each token of a whole answer comes from
     plan = verb(attribute_calls.plan)  # what a call would take
     compare = verb(side_by_side)  # several methods on one text
     mixing_ratio = verb(mixing_calls.mixing_ratio)  # the share of each token that comes from others

@@ -12,7 +12,6 @@ from torch import Tensor
 from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
-from mixlens.arguments import checked
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.traced import Traced, padded
@@ -21,8 +20,7 @@ from mixlens.capture.joined import first as beginning
 from mixlens.capture.joined import joined
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, UnknownOption
-from mixlens.process import settled
-from mixlens.progress import Progress, barred, reporter
+from mixlens.progress import Progress
 from mixlens.results import Trace
 from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
@@ -36,59 +34,43 @@ from mixlens.trace.sources import excluded
 COPIES = 8  # of an answer's logits, at most at once: the pass's and the method's own, their gradient and what it takes
 
 
-@settled
-@barred
-@checked
 def trace(
     subject: Subject,
-    /,
     prompt: Any,
-    answer: Any = None,
+    answered: Any = None,
+    *,
     method: str | None = None,
     foil: Any = None,
-    *,
     documents: Mapping[str, str] | None = None,
     max_new_tokens: int = 64,
     generate: Mapping[str, Any] | None = None,
     exclude: str | Sequence[str] = (),
     batch_size: int = 32,
     memory: int | str | None = None,
-    progress: Progress | bool | None = None,
-    **options: Any,
+    progress: Progress | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Trace:
-    """Where the whole answer of a language model comes from: each answer token back to the prompt before it.
+    """The Trace of an answer that is given, or generated where it is None (see `Lens.trace`).
 
-    `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template).
-    `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
-    last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
-    greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
-    one token: why this rather than that. `method`: as in `attribute`, with its default. `exclude`: sources left out
-    before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress` and
-    `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
-    `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
-
-    Examples:
-        >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
-        >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
-        >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
-        (('dog',), 'dog')
+    Raises InputError, MethodError, ModelError, OverBudget.
     """
     require_answers(subject)
-    name, settings = default_method(subject) if method is None else method, dict(options)
+    name, settings = default_method(subject) if method is None else method, dict(options or {})
     chosen = attribution_method(subject, name, settings)
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
     options = {k: v for k, v in settings.items() if k in chosen.options()}
     question = read_prompt(subject, prompt, documents)
+    excluded(question.tokens, None, exclude)  # what it refuses, it refuses before an answer is generated
     chosen.ready(subject, question.tokens, question.documents, options)
-    if answer is not None and generate:
+    if answered is not None and generate:
         raise UnknownOption(
             "generate= are arguments for an answer that is generated, and one is given: leave either out"
         )
     reply = (
         generated(subject, question.tokens, max_new_tokens, generate or {})
-        if answer is None
-        else read_answer(subject, answer)
+        if answered is None
+        else read_answer(subject, answered)
     )
     require_room(subject, len(question.tokens), len(reply))
     tokens, first = joined(question.tokens, reply), len(question.tokens)
@@ -98,7 +80,7 @@ def trace(
     size, _ = room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
-    ask = Traced(options, tokens, first, logits, answers, reporter(progress), question.documents, size)
+    ask = Traced(options, tokens, first, logits, answers, progress, question.documents, size)
     scores = chosen.rows(subject, ask)
     if scores is None:
         scores = _alone(subject, name, settings, ask, batch_size, memory)
@@ -116,7 +98,7 @@ def trace(
         **provenance(subject, question.tokens),
         "class_specific": chosen.class_specific,
         "signed": signed,
-        "generated": answer is None,
+        "generated": answered is None,
         **({"documents": dict(question.documents)} if question.documents else {}),
         **({"excluded": out} if out else {}),
         **({"same_as_foil": same} if same else {}),

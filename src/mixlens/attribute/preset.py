@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mixlens.answer import Readout, answer, take
 from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.position import position_meta
 from mixlens.capture.text import Tokens
 from mixlens.cost import Cost
 from mixlens.errors import Undefined
@@ -161,6 +162,9 @@ def _attribution(
         rows = without_cls(subject, tokens, rows)
         layers = layers if layers is None else without_cls(subject, tokens, layers)
     meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
+    if maps.causal:
+        last = resolved.rows[-1]
+        meta |= position_meta(rows[-1][: last + 1] if isinstance(last, int) else rows[-1])
     return ask.result(tokens, rows[-1], layers, resolved, meta)
 
 

@@ -28,8 +28,8 @@ TEXTS = (
     "items[1:] if x < pivot]\n    high = [x for x in items[1:] if x >= pivot]\n    return quicksort(low) + [pivot] + "
     "quicksort(high)\n\nprint(quicksort([3, 1, 2]))\nprint(quicksort([5, 4, 9, 0]))\n",
     "Photosynthesis is the process by which green plants and some other organisms use sunlight to synthesize foods "
-    "from carbon dioxide and water. Photosynthesis in plants generally involves the green pigment chlorophyll and generates "
-    "oxygen as a by-product. It takes place in two stages, the light reactions and the Calvin cycle.",
+    "from carbon dioxide and water. Photosynthesis in plants generally involves the green pigment chlorophyll and "
+    "generates oxygen as a by-product. It takes place in two stages, the light reactions and the Calvin cycle.",
     "Dear Ms. Weber, thank you for your letter of 14 March. We are sorry to hear that the parcel arrived damaged, and "
     "have sent a replacement today by express. You will not be charged for it. Please keep the broken item until our "
     "driver collects it, which should be on Tuesday or Wednesday next week between nine and five.",

@@ -78,7 +78,7 @@ def _catalogue(here: set[str]) -> str:
     for paper, entries in CATALOGUE.items():
         for one in entries:
             where = f"[`{one.page}`](#{_anchor(one.page)})" if one.page in here else f"`{one.page}`: not yet run"
-            rows.append(f"| {paper} | {one.label} | {one.what} | {where if one.page else one.why} |")
+            rows.append(f"| {paper} | {one.label} | {one.content} | {where if one.page else one.why} |")
     return "\n".join(rows)
 
 

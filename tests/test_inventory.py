@@ -18,7 +18,8 @@ from models import families
 FACTS = [fact for fact in mixlens.methods() if fact["stage"] != "aggregate"]
 QUICK = ("bert", "gpt2", "opt-post", "modernbert")
 # What a tiny random model without a tokenizer needs to be told.
-OPTIONS = {"blank_out": {"replace": "delete"}, "integrated_gradients": {"steps": 2, "tolerance": 1e9}}
+OPTIONS = {"blank_out": {"replace": "delete"}, "context_cite": {"units": "token"}, "leave_one_out": {"units": "token"}}
+OPTIONS |= {"integrated_gradients": {"steps": 2, "tolerance": 1e9}}
 
 
 def label(name: str) -> tuple[str, str]:
@@ -60,7 +61,11 @@ def test_some_are_not_defined_everywhere():
     some = {(f["stage"], f["name"]) for f in FACTS if set(f["architectures"]) != set(SPECS)}
     assert some == {
         ("mixing", "norm_resln"),
-        *(("attribute", name) for name in ("grad_sum", "partial_lrp", "trans_att", "head_logit", "alti_logit")),
+        *(
+            ("attribute", name)
+            for name in ("grad_sum", "partial_lrp", "trans_att", "head_logit", "alti_logit", "flashtrace")
+        ),
+        *(("attribute", name) for name in ("leave_one_out", "context_cite")),
         *(("attribute", name) for name in ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit")),
     }
 

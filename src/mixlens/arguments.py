@@ -63,9 +63,9 @@ def budget(memory: Any) -> int | None:
     if memory is None:
         return None
     size: Any = memory if is_whole(memory) else 0
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
-    if found is not None:
-        size = float(found[1]) * _UNITS.get(found[2], 0)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
+    if match is not None:
+        size = float(match[1]) * _UNITS.get(match[2], 0)
     if 0 < size <= _MOST:
         return max(1, int(size))
     raise UnknownOption(f"expected memory= bytes, '2GB', '512MiB' or None (what is free), got {shown(memory)}")
@@ -88,7 +88,7 @@ def _some_names(value: Any) -> bool:
 
 
 def _is_statistics(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and len(value) == 2 and all(hasattr(one, "shape") for one in value)
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
 
 
 def one_of(*values: str) -> Kind:
@@ -102,11 +102,18 @@ TEXT = Kind("= a str", lambda value: isinstance(value, str))
 COUNT = Kind(" of 1 or more", lambda value: is_whole(value) and value >= 1)
 NUMBERS = Kind("= a list of numbers", lambda value: isinstance(value, (list, tuple, range)))
 WHOLE = Kind("= a whole number", is_whole)
+_PAIR = Kind(
+    "=(first, last), two whole numbers",
+    lambda value: isinstance(value, (tuple, list)) and len(value) == 2 and all(map(is_whole, value)),
+)
+_SPANS = ("token", "answer")
 PATH = Kind("= a path", lambda value: isinstance(value, (str, os.PathLike)), ResultFileError)
 
 # By name: what every public function's argument of this name may be. What is left to the function itself because it
 # depends on the model, the text or the method: text, target, data, queries beyond their type ... (see the tests).
 KINDS: Mapping[str, Kind] = {
+    "ablations": COUNT,
+    "alpha": Kind("= a number above 0", lambda value: is_number(value) and value > 0),
     "baseline": Kind(
         "='mask', 'zeros', 'pad' or a tensor",
         lambda v: isinstance(v, str) or hasattr(v, "is_floating_point"),
@@ -121,6 +128,7 @@ KINDS: Mapping[str, Kind] = {
     "faithfulness": FLAG,
     "generate": Kind("= a mapping of generate's arguments", lambda value: isinstance(value, Mapping)).or_none(),
     "head": WHOLE.or_none(),
+    "hops": Kind("= a whole number of 0 or more", lambda value: is_whole(value) and value >= 0),
     "i": Kind("= a row's number or 'max'", lambda value: isinstance(value, str) or is_whole(value)),
     "kind": TEXT.or_none(),
     "layer": WHOLE.or_none(),
@@ -141,7 +149,7 @@ KINDS: Mapping[str, Kind] = {
     "normalize": FLAG,
     "options": Kind(
         "= a mapping of names to mappings",
-        lambda value: isinstance(value, Mapping) and all(isinstance(one, Mapping) for one in value.values()),
+        lambda value: isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values()),
     ).or_none(),
     "out": PATH.or_none(),
     "path": PATH.or_none(),
@@ -151,6 +159,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "queries": NUMBERS.or_none(),
     "readout": Kind("= a row's number, 'mean' or 'max'", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
+    "reasoning": _PAIR.or_none(),
     "receptive_field": Kind("= True, False or None", lambda value: value is None or isinstance(value, bool)),
     "reference": Kind("= a method's name, a str", lambda value: isinstance(value, str), UnknownMethod),
     "replace": Kind("= a word or a token id", lambda v: isinstance(v, str) or is_whole(v)).or_none(),
@@ -162,10 +171,14 @@ KINDS: Mapping[str, Kind] = {
     "row": Kind("= a row's number or 'max'", lambda value: isinstance(value, str) or is_whole(value)).or_none(),
     "rule": TEXT,
     "seed": Kind("= a whole number of 0 or more", lambda value: is_whole(value) and value >= 0),
+    "span": Kind(
+        "= 'token', 'answer' or (first, last)", lambda v: _PAIR.fits(v) or (isinstance(v, str) and v in _SPANS)
+    ),
     "standardize": Kind("=(mean, deviation), two tensors that Lens.output_statistics makes", _is_statistics).or_none(),
     "steps": Kind(" of at most 1,000,000", lambda value: is_whole(value) and value <= 10**6),
     "tolerance": Kind("= a share of the difference, 0 or more", lambda v: not is_whole(v) or abs(v) <= _MOST),
     "truncate": FLAG,
+    "units": Kind("= a unit's name, or {'name': (start, end)}", lambda value: isinstance(value, (str, Mapping))),
     "upto": TEXT,
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import base_model, ffn_width
+from mixlens.architectures import base_model, ffn_width, fuses_attention
 from mixlens.arguments import budget
 from mixlens.capture.batch import BatchSize
 from mixlens.cost import Cost, Sizes
@@ -155,6 +155,7 @@ def sizes_of(subject: Subject) -> Sizes:
         item=max(4, dtype.itemsize),
         half=is_half(dtype),
         masked=subject.head.causal,
+        fused=fuses_attention(model),
         own_jacobians=0 if spec.order == "post" else 3 * dim + inner,
     )
 

@@ -72,12 +72,12 @@ def compare(
 
 
 @contextmanager
-def _or_why(skipped: dict[str, str], what: str) -> Iterator[None]:
+def _or_why(skipped: dict[str, str], part: str) -> Iterator[None]:
     """Put down why one part has failed, so that it costs the others nothing."""
     try:
         yield
     except MixlensError as error:
-        skipped[what] = f"{type(error).__name__}: {error}"
+        skipped[part] = f"{type(error).__name__}: {error}"
 
 
 def _answer(

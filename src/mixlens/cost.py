@@ -6,11 +6,14 @@ Bytes are estimates from above, held against measured peaks in the tests; passes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 
+from mixlens.aggregate.down import PIECE_BYTES
 from mixlens.decompose.terms import ROW_BYTES, VECTOR_BYTES
+from mixlens.subject.descent import PART_BYTES, keeps_maps
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Sizes:
     item: int  # bytes of a number, at least 4 where a method works on it
     half: bool
     masked: bool  # the pass holds a mask (query, key)
+    fused: bool = True  # a kernel takes attention and its gradient without the weights
     own_jacobians: int = 0  # rows of a token's Jacobians, where every token has its own (a norm before the attention)
 
     @property
@@ -91,7 +95,8 @@ class Cost:
     bytes of a batch whatever its texts. `maps`: a map a layer is kept of each text, with an entry a head if `per_head`.
     `runs`: the texts that go through the model for one; with `fills` they are many and short ones fill a batch up.
     `compiles`: loops are compiled in the call, if it is the first, where there are such for the model's numbers.
-    `slow`: a text takes seconds, so that who runs many puts down what is done more often.
+    `slow`: a text takes seconds, so that who runs many puts down what is done more often. `kept`, `result`: other bytes
+    of a text than whole maps and what is made of them.
     """
 
     needs: str
@@ -105,11 +110,58 @@ class Cost:
     fills: bool = False
     compiles: bool = False
     slow: bool = False
+    kept: Count | None = None
+    result: Count | None = None
 
     def kept_bytes(self, sizes: Sizes, n: int) -> int:
-        """The maps of a text by one method, kept from its pass on."""
+        """What is kept of a text by one method from its pass on: its maps, unless `kept` says what else."""
+        if self.kept is not None:
+            return int(self.kept(sizes, n))
         return sizes.layers * n * n * (sizes.heads if self.per_head else 1) * sizes.item if self.maps else 0
 
     def result_bytes(self, sizes: Sizes, n: int) -> int:
-        """One text's maps put together and aggregated in float64; causal models: beside those of uniform attention."""
+        """What a text's scores are made in, unless `result` says it: maps put together and aggregated in float64;
+        causal models: beside those of uniform attention.
+        """
+        if self.result is not None:
+            return int(self.result(sizes, n))
         return self.kept_bytes(sizes, n) * (15 if sizes.masked else 7)
+
+
+def _kept_from_the_pass(sizes: Sizes, n: int) -> bool:
+    return keeps_maps(sizes.layers, n, sizes.item)
+
+
+@cache
+def rolled_down(maps: Cost) -> Cost:
+    """A row of the product of maps that cost this: of long texts a second pass, layer by layer from the top down."""
+
+    def passes(sizes: Sizes, n: int) -> float:
+        return maps.passes(sizes, n) + (not _kept_from_the_pass(sizes, n))
+
+    def held(sizes: Sizes, n: int) -> float:
+        share = min(1.0, PART_BYTES / sizes.square_bytes(n))
+        return maps.held(sizes, n) * (1 if _kept_from_the_pass(sizes, n) else share) + 16 * n * (sizes.heads + 1) ** 2
+
+    def kept(sizes: Sizes, n: int) -> float:
+        """The maps, else the layers' inputs."""
+        if _kept_from_the_pass(sizes, n):
+            return sizes.layers * sizes.square_bytes(n)
+        return (sizes.layers + 1) * n * sizes.dim * sizes.item
+
+    def result(sizes: Sizes, n: int) -> float:
+        """A row a layer in float64, before and behind a product, and as many of uniform attention; a block of a map."""
+        return 8 * sizes.layers * n * 8 + 3 * min(PART_BYTES, sizes.square_bytes(n)) + PIECE_BYTES
+
+    return replace(maps, passes=passes, held=held, kept=kept, result=result)
+
+
+@cache
+def of_rows(maps: Cost) -> Cost:
+    """The read-out row of each of the maps that cost this: their work beside the pass, a row's share of it."""
+    return replace(
+        maps,
+        passes=lambda sizes, n: 1 + (maps.passes(sizes, n) - 1) / n,
+        kept=lambda sizes, n: sizes.layers * n * sizes.item,
+        result=lambda sizes, n: 16 * sizes.layers * n * sizes.item,
+    )

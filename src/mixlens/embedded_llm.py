@@ -61,8 +61,8 @@ def cached() -> Path:
 
 def cache_folder() -> Path:
     """Where converted models are kept: MIXLENS_CACHE, else `mixlens` in XDG_CACHE_HOME or the platform's place."""
-    if own := os.environ.get("MIXLENS_CACHE"):
-        return Path(own).expanduser()
+    if chosen := os.environ.get("MIXLENS_CACHE"):
+        return Path(chosen).expanduser()
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base).expanduser() / "mixlens"
     if sys.platform == "win32":
@@ -145,7 +145,7 @@ def _without_bar() -> Iterator[None]:
     from transformers import modeling_gguf_pytorch_utils as reader
 
     bar = reader.tqdm
-    reader.tqdm = lambda items, **how: items
+    reader.tqdm = lambda items, **more: items
     try:
         yield
     finally:
@@ -153,8 +153,8 @@ def _without_bar() -> Iterator[None]:
 
 
 def _sum(path: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(1 << 22):
-            found.update(part)
-    return found.hexdigest()
+            digest.update(part)
+    return digest.hexdigest()

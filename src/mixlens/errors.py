@@ -115,18 +115,18 @@ class MissingExtra(MixlensError, ImportError):
     """An optional dependency is not installed; the message holds the install line."""
 
 
-def missing(what: str, package: str, extra: str) -> MissingExtra:
-    """`what` needs a package that is not installed, with what installs it (no index has mixlens yet)."""
+def missing(feature: str, package: str, extra: str) -> MissingExtra:
+    """`feature` needs a package that is not installed, with what installs it (no index has mixlens yet)."""
     return MissingExtra(
-        f'{what} needs the package {package}, which is not installed: pip install ".[{extra}]" in the clone of mixlens '
-        f"(or pip install {package})"
+        f'{feature} needs the package {package}, which is not installed: pip install ".[{extra}]" in the clone of '
+        f"mixlens (or pip install {package})"
     )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'alti'?"` for a near miss in whatever case, else the list of what there is."""
     known = sorted(known)
-    lower = {one.lower(): one for one in known}
+    lower = {word.lower(): word for word in known}
     near = get_close_matches(str(name), known, n=1, cutoff=0.6)
-    near += [lower[one] for one in get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)]
+    near += [lower[word] for word in get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)]
     return f"; did you mean '{near[0]}'?" if near else f"; known are: {', '.join(known)}"

@@ -14,7 +14,7 @@ def visible(text: str) -> str:
 
     Line ends and tabs stay.
     """
-    return STEERS.sub(lambda found: _sign(found[0]), text)
+    return STEERS.sub(lambda match: _sign(match[0]), text)
 
 
 def one_line(text: object) -> str:

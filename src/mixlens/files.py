@@ -150,11 +150,11 @@ def _clean(target: Path) -> None:
         return
     stem = _stem(target)
     for other in os.scandir(target.parent):
-        found = _LEFT.fullmatch(other.name[len(stem) :]) if other.name.startswith(stem) else None
-        if found is None or other.name in _OPEN:
+        match = _LEFT.fullmatch(other.name[len(stem) :]) if other.name.startswith(stem) else None
+        if match is None or other.name in _OPEN:
             continue
-        here = found[1] == _HOST
-        if not _alive(int(found[2])) if here else time.time() - other.stat().st_mtime > _OLD:
+        here = match[1] == _HOST
+        if not _alive(int(match[2])) if here else time.time() - other.stat().st_mtime > _OLD:
             with suppress(OSError):
                 os.unlink(other.path)
 

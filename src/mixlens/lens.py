@@ -46,8 +46,8 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
         from mixlens.loading import load_named
 
-        model, own, name = load_named(None if model is None else str(model), **options)
-        return Lens(model, tokenizer if tokenizer is not None else own, name=name)
+        model, packaged, name = load_named(None if model is None else str(model), **options)
+        return Lens(model, tokenizer if tokenizer is not None else packaged, name=name)
     if options:
         raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
     return Lens(model, tokenizer)
@@ -224,9 +224,9 @@ class Lens:
 
         Examples:
             >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
-            >>> trace = chat.trace("The capital of France is", max_new_tokens=1)  # doctest: +SKIP
-            >>> trace.row(0).words()  # doctest: +SKIP
-            >>> trace.to_html("answer.html")  # doctest: +SKIP
+            >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
+            >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
+            (('dog',), 'dog')
         """
         return trace(
             self.subject,

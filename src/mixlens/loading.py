@@ -79,9 +79,9 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
                 "damaged"
             )
     with quiet(), _reading(name, "weights", options):
-        how: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
-        model, found = cls.from_pretrained(where, config=config, output_loading_info=True, **how)
-    _complete(model, cls, config, found, name)
+        settings: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
+        model, loaded = cls.from_pretrained(where, config=config, output_loading_info=True, **settings)
+    _complete(model, cls, config, loaded, name)
     return model.eval(), load_tokenizer(where, name, folder, **shared)
 
 
@@ -97,12 +97,12 @@ def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dic
     folder = path / str(options.get("subfolder") or "")
     gguf = options.get("gguf_file")
     if gguf is None and not (folder / "config.json").is_file():
-        held = sorted(one.name for one in folder.glob("*.gguf")) if folder.is_dir() else []
-        what = "a folder without config.json" if folder.is_dir() else "no such folder in it"
+        held = sorted(file.name for file in folder.glob("*.gguf")) if folder.is_dir() else []
+        reason = "a folder without config.json" if folder.is_dir() else "no such folder in it"
         if folder.is_file():
-            what = "a file"
-        what += f"; it holds {held[0]}: pass gguf_file={held[0]!r}" if held else ""
-        raise ModelError(f"{_EXPECTED}, got {name!r}: {what}")
+            reason = "a file"
+        reason += f"; it holds {held[0]}: pass gguf_file={held[0]!r}" if held else ""
+        raise ModelError(f"{_EXPECTED}, got {name!r}: {reason}")
     if gguf is not None and not (folder / str(gguf)).is_file():
         raise ModelError(f"expected the file {gguf!r} in {str(path)!r}, there is none")
     return str(path), folder, options
@@ -119,17 +119,17 @@ def tokenizer_named(name: str) -> Any:
     local = os.path.exists(path)
     if not local and name.startswith((".", "/", "~")):
         raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r:.200}: no such folder")
-    found = load_tokenizer(str(path) if local else name, name, path if local else None, trust_remote_code=False)
-    if found is None:
+    tokenizer = load_tokenizer(str(path) if local else name, name, path if local else None, trust_remote_code=False)
+    if tokenizer is None:
         raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r}: it has none")
-    return found
+    return tokenizer
 
 
 def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
     """The tokenizer of a folder or hub id; None where there is none. Raises ModelError where it cannot be read."""
     from transformers import AutoTokenizer
 
-    if folder is not None and "gguf_file" not in shared and not any((folder / one).is_file() for one in _VOCABULARY):
+    if folder is not None and "gguf_file" not in shared and not any((folder / file).is_file() for file in _VOCABULARY):
         return None  # token ids can still be explained; a text says then that a tokenizer is missing
     with _reading(name, "tokenizer"):
         try:
@@ -161,24 +161,24 @@ def _named(config: Any) -> str:
     return names[0] if isinstance(names, (list, tuple)) and names and isinstance(names[0], str) else ""
 
 
-def _complete(model: Any, cls: Any, config: Any, found: Mapping[str, Any], name: str) -> None:
+def _complete(model: Any, cls: Any, config: Any, loaded: Mapping[str, Any], name: str) -> None:
     """Raises ModelError for weights that are missing, of another shape, or of a head that nobody would run."""
     bare = type(model) is not cls and "ForCausalLM" not in cls.__name__
     kind = type(model).__name__
-    missing = sorted(key for key in found["missing_keys"] if not bare or "pooler" not in key)
+    missing = sorted(key for key in loaded["missing_keys"] if not bare or "pooler" not in key)
     if missing:
         raise ModelError(
             f"expected all weights of {kind} in {name!r}, {len(missing)} are missing ({missing[0]} ...): they "
             "would be random numbers; save the tuned model with its head, or load it yourself and pass it"
         )
-    other = sorted(tuple(one) for one in found.get("mismatched_keys", ()))
+    other = sorted(tuple(mismatch) for mismatch in loaded.get("mismatched_keys", ()))
     if other:
         key, got, wanted = other[0]
         raise ModelError(
             f"expected weights of {kind} in {name!r} with the shapes that its config.json says, {len(other)} have "
             f"others ({key}: {tuple(got)}, not {tuple(wanted)} ...); the configuration belongs to another model"
         )
-    left = sorted(found.get("unexpected_keys", ()))
+    left = sorted(loaded.get("unexpected_keys", ()))
     named = _named(config)
     if bare and left and named and named != kind:
         raise ModelError(
@@ -227,7 +227,7 @@ def _reading(name: str, part: str, options: Mapping[str, Any] | None = None) -> 
 
 
 def _reason(error: Exception) -> str:
-    said = first_line(error)
+    reason = first_line(error)
     if type(error).__name__ == "UnpicklingError":
         return "a pickle that is damaged or would run code, which is never done; save the weights as safetensors"
     if "trust_remote_code" in str(error):
@@ -235,7 +235,7 @@ def _reason(error: Exception) -> str:
             "it brings code of its own, which is not run unasked; read that code, and pass trust_remote_code=True if "
             "you trust it"
         )
-    return said if isinstance(error, OSError) else f"{type(error).__name__}: {said}"
+    return reason if isinstance(error, OSError) else f"{type(error).__name__}: {reason}"
 
 
 def first_line(error: Exception) -> str:

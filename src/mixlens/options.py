@@ -17,7 +17,7 @@ def shallow(value: Any, most: int = 100) -> bool:
     """Whether a value is lists and mappings within each other at most `most` deep: no file or page holds more."""
     level = {id(value): value}
     for _ in range(most + 1):
-        inner = [v for one in level.values() if isinstance(one, (list, tuple, Mapping)) for v in _parts(one)]
+        inner = [v for part in level.values() if isinstance(part, (list, tuple, Mapping)) for v in _parts(part)]
         level = {id(v): v for v in inner}
         if not level:
             return True

@@ -16,3 +16,8 @@ def is_half(dtype: torch.dtype) -> bool:
 def widened(t: Tensor) -> Tensor:
     """The tensor in at least float32; itself where it is."""
     return t.float() if is_half(t.dtype) else t
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The type that `widened` gives tensors of this one."""
+    return torch.float32 if is_half(dtype) else dtype

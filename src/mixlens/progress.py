@@ -16,6 +16,11 @@ OpenProgress = Callable[[int, "int | None"], None]  # where nobody may know of h
 PartsProgress = Callable[[str, int, "int | None"], None]  # and work has several parts, named
 
 
+def part_of(progress: Progress | None, number: int, count: int) -> Progress | None:
+    """The progress of part `number` of `count`, all parts taken to be as long."""
+    return None if progress is None else lambda done, total: progress(number * total + done, count * total)
+
+
 def reporter(progress: Progress | bool | None) -> Progress | None:
     """What a `barred` function was given for its `progress`."""
     assert not isinstance(progress, bool), "the function is not barred"
@@ -29,10 +34,10 @@ def barred(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         call = expected.bind(*args, **kwargs)
-        asked = call.arguments.get("progress")
-        if not isinstance(asked, bool):
+        wanted = call.arguments.get("progress")
+        if not isinstance(wanted, bool):
             return function(*args, **kwargs)
-        with bar(function.__name__) if asked else nullcontext() as report:
+        with bar(function.__name__) if wanted else nullcontext() as report:
             call.arguments["progress"] = report
             return function(*call.args, **call.kwargs)
 
@@ -40,14 +45,14 @@ def barred(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[..., None]]:
+def bar(title: str) -> Iterator[Callable[..., None]]:
     """A bar on standard error or in a notebook, and what moves it: `(done, in all or None)`, a part's name before."""
     from tqdm.auto import tqdm
 
-    with tqdm(desc=what, total=None, leave=True) as line:
+    with tqdm(desc=title, total=None, leave=True) as line:
 
-        def report(*said: Any) -> None:
-            *part, done, total = said
+        def report(*news: Any) -> None:
+            *part, done, total = news
             if part and line.desc != f"{part[0]}: ":
                 line.set_description(part[0], refresh=False)
             if done < line.n or total != line.total:  # the next piece of the work

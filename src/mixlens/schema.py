@@ -28,8 +28,8 @@ def check(value: Any, kind: Any, at: str) -> None:
         each = inner[:1] * len(value) if inner[-1] is ... else inner
         if len(each) != len(value):
             raise ValueError(f"{at} has {len(value)} entries, not {len(each)}")
-        for number, (part, its) in enumerate(zip(value, each, strict=True)):
-            check(part, its, f"{at}[{number}]")
+        for number, (part, expected) in enumerate(zip(value, each, strict=True)):
+            check(part, expected, f"{at}[{number}]")
     elif origin is not None and issubclass(origin, Mapping):
         _of(value, Mapping, at)
         for key, part in value.items():
@@ -42,8 +42,8 @@ def check(value: Any, kind: Any, at: str) -> None:
     else:
         _of(value, kind, at)
         if is_dataclass(kind):
-            for name, its in _hints(cast(Any, kind)).items():
-                check(getattr(value, name), its, f"{at}.{name}")
+            for name, expected in _hints(cast(Any, kind)).items():
+                check(getattr(value, name), expected, f"{at}.{name}")
 
 
 def _one_of(value: Any, kinds: Sequence[Any], at: str) -> None:

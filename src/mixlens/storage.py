@@ -278,12 +278,12 @@ def _tuples(value: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(tuple(v) if isinstance(v, list) else v for v in value)
 
 
-def _no_result(path: Path, what: str) -> ResultFileError:
+def _no_result(path: Path, got: str) -> ResultFileError:
     folder = path if path.is_dir() else path.parent
     fix = "mixlens.read takes what .save(path) wrote"
     if all((folder / name).is_file() for name in _RUN):
         fix = f"a run of mixlens.evaluate is there: call evaluate again with out={str(folder)!r} to have its table"
-    return ResultFileError(f"expected a result file, got {what}, not a mixlens result: {path}; {fix}")
+    return ResultFileError(f"expected a result file, got {got}, not a mixlens result: {path}; {fix}")
 
 
 def _line(error: Exception) -> str:

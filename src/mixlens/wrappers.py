@@ -43,9 +43,9 @@ def taken_apart(model: Any, tokenizer: Any = None) -> Given:
         )
     if not _is_model(unwrap_adapter(given.model)):
         raise ModelError(_told(given.model))
-    found = unwrap(given.model)
-    usable(found)
-    return replace(given, model=found, tokenizer=readable(given.tokenizer))
+    model = unwrap(given.model)
+    usable(model)
+    return replace(given, model=model, tokenizer=readable(given.tokenizer))
 
 
 def _inside(given: Given) -> Given | None:
@@ -110,7 +110,7 @@ def _named(value: Any) -> str:
         return f"{kind}, a tokenizer; the model comes first: mixlens.load(model, tokenizer)"
     if hasattr(value, "model_type"):
         return f"{kind}, a configuration; pass a model with weights"
-    if isinstance(value, dict) and any(isinstance(one, torch.Tensor) for one in value.values()):
+    if isinstance(value, dict) and any(isinstance(entry, torch.Tensor) for entry in value.values()):
         return f"{kind} of weights; load them into a model (load_state_dict) and pass that"
     if hasattr(getattr(value, "config", None), "model_type"):
         return f"{kind}, which is no torch module (an exported model?); pass the torch model"
@@ -120,13 +120,13 @@ def _named(value: Any) -> str:
 def _told(module: torch.nn.Module) -> str:
     """What to pass instead of a module that is no transformers model."""
     kind = type(module).__name__
-    found = list(_outermost(module))
-    if not found:
+    models = list(_outermost(module))
+    if not models:
         return f"expected a Hugging Face transformers model, a folder or a model id, got {kind}, which holds none"
-    if len(found) > 1:
-        paths = ", ".join(f"model.{path} ({type(one).__name__})" for path, one in found)
+    if len(models) > 1:
+        paths = ", ".join(f"model.{path} ({type(part).__name__})" for path, part in models)
         return f"expected a Hugging Face transformers model, got {kind}, which holds several: pass one of {paths}"
-    ((path, inner),) = found
+    ((path, inner),) = models
     return (
         f"expected a Hugging Face transformers model, got {kind}, a module around one: pass mixlens.load(model.{path}, "
         f"tokenizer) to see that encoder's maps; to explain the answer of {kind}, make it a class of "

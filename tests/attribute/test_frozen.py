@@ -101,6 +101,67 @@ def test_the_log_odds_are_explained_unless_the_target_says_otherwise(preset):
     torch.testing.assert_close(trace.scores[0, :4], lens.attribute(ids[:4], preset, 3).scores, rtol=1e-9, atol=1e-12)
 
 
+def ruled_logits(name: str, ids: list[int], rules: dict[str, float]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The embeddings and last logits of a Llama or Qwen3, written out with each rule where it acts."""
+    model = families.model(name, "causal", attention=exact.ATTENTION)
+    config, w = model.config, {key: t.detach() for key, t in model.state_dict().items()}
+    x = leaf = w["model.embed_tokens.weight"][ids].clone().requires_grad_()
+    n, width = len(ids), config.head_dim
+    places = torch.arange(n)[None]
+    cos, sin = (t[0] for t in model.model.rotary_emb(x, places))
+
+    def scaled(t, factor):
+        return t.detach() + factor * (t - t.detach())
+
+    def norm(path, t):
+        return w[f"{path}.weight"] * t * (t.detach().pow(2).mean(-1, keepdim=True) + config.rms_norm_eps).rsqrt()
+
+    def linear(path, t):
+        return t @ w[f"{path}.weight"].T + w.get(f"{path}.bias", torch.zeros(()))
+
+    def turned(t):
+        first, second = t.chunk(2, -1)
+        return t * cos + torch.cat([-second, first], -1) * sin
+
+    for k in range(config.num_hidden_layers):
+        at = f"model.layers.{k}"
+        h = norm(f"{at}.input_layernorm", x)
+        q, key, v = (
+            linear(f"{at}.self_attn.{part}_proj", h).view(n, -1, width).transpose(0, 1) for part in ("q", "k", "v")
+        )
+        if name == "qwen3":
+            q, key = norm(f"{at}.self_attn.q_norm", q), norm(f"{at}.self_attn.k_norm", key)
+        groups = len(q) // len(v)
+        q, key, v = scaled(turned(q), 1 / 4), scaled(turned(key), 1 / 4), scaled(v, 1 / 2)
+        s = q @ key.repeat_interleave(groups, 0).mT / width**0.5
+        s = s.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -torch.inf)
+        warm = rules["temperature"] * (s / rules["temperature"]).softmax(-1)  # whose slope is p (g - p . g)
+        alpha = s.softmax(-1).detach() + (warm - warm.detach())
+        x = x + linear(f"{at}.self_attn.o_proj", (alpha @ v.repeat_interleave(groups, 0)).transpose(0, 1).flatten(1))
+        h = norm(f"{at}.post_attention_layernorm", x)
+        gate, up = linear(f"{at}.mlp.gate_proj", h), linear(f"{at}.mlp.up_proj", h)
+        act = gate * torch.sigmoid(gate)
+        act = gate * torch.sigmoid(gate).detach() if rules["slope"] else act
+        x = x + linear(
+            f"{at}.mlp.down_proj",
+            scaled(act, 1 / 2) * up.detach() + act.detach() * scaled(up, 1 / 2) - act.detach() * up.detach(),
+        )
+    return leaf, norm("model.norm", x)[-1] @ w["lm_head.weight"].T
+
+
+@pytest.mark.parametrize("method", ["attn_lrp", "gim"])
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_the_whole_net_by_rules_written_out(name, method):
+    ids, target = families.text(7), 3
+    rules = {"attn_lrp": {"temperature": 1.0, "slope": True}, "gim": {"temperature": 2.0, "slope": False}}[method]
+    leaf, logits = ruled_logits(name, ids, rules)
+    model = families.model(name, "causal", attention=exact.ATTENTION)
+    torch.testing.assert_close(logits.detach(), exact.forward(model, ids).logits[0, -1], rtol=1e-9, atol=1e-10)
+    (gradient,) = torch.autograd.grad(logits[target], leaf)
+    got = families.lens(name, "causal").attribute(ids, method, Target(target, of="logit")).scores
+    torch.testing.assert_close(got, (leaf.detach() * gradient).sum(-1), rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize("paths", ["row", "all"])
 def test_path_logit_is_every_term_carried_to_the_log_odds(paths):
     """sum over layers, heads and rows i != j of max(0, what head h's term of j at row i adds), a term at a time."""

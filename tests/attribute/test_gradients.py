@@ -13,6 +13,9 @@ import torch
 import mixlens
 from mixlens import Target
 from mixlens.attribute import ATTRIBUTIONS, Gradient
+from mixlens.attribute.gradient import family as gradient_family
+from mixlens.capture.graph import graph
+from mixlens.capture.run import Recorder
 from mixlens.errors import NotFinite, TargetError, Undefined, UnknownOption
 from models import families
 from oracles import autograd
@@ -329,3 +332,40 @@ def test_a_gradient_that_is_not_finite():
         lens.model.classifier.weight[0, 0] = float("nan")
     with pytest.raises(NotFinite, match=r"classifier\.weight"):
         lens.attribute(families.text(N), "grad_x_input", target=0)
+
+
+AGAIN = ["saliency", "grad_x_input", "cat", "attcat"]
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        *((family, name) for family in ("llama", "gemma2", "gpt2", "bert", "albert-inner") for name in AGAIN),
+        *((family, name) for family in ("llama", "gemma2", "gpt2") for name in ("cp_lrp", "attn_lrp")),
+    ],
+)
+def test_layers_that_run_again_for_their_gradients_change_no_number(family, name, monkeypatch):
+    lens = families.lens(family, "sequence" if family in ("bert", "albert-inner") else "causal")
+    texts, runs, forward = families.texts(), [], Recorder.run_again
+    kept = lens.attribute(texts, name)
+    monkeypatch.setattr(gradient_family, "GRAPH_BYTES", 0)
+    monkeypatch.setattr(Recorder, "run_again", lambda self, *a, **k: runs.append(self.count) or forward(self, *a, **k))
+    again = lens.attribute(texts, name)
+    assert len(set(runs)) > 1
+    for one, other in zip(kept, again, strict=True):
+        torch.testing.assert_close(one.scores, other.scores, rtol=1e-12, atol=1e-15)
+    trace = lens.trace(texts[0], [5, 6], name).scores if family == "llama" else None
+    monkeypatch.undo()
+    if trace is not None:
+        torch.testing.assert_close(trace, lens.trace(texts[0], [5, 6], name).scores, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("family", ["llama", "bert"])
+def test_received_attention_is_the_mean_of_the_weights(family):
+    lens, texts = families.lens(family, "sequence" if family == "bert" else "causal"), families.texts()
+    (batch,) = lens.subject.batches(lens.subject.read(texts).require(), len(texts))
+    lengths = [len(texts[i]) for i in batch.members]
+    g = graph(lens.model, lens.subject.spec, batch.inputs, weights=True, at=[0] * len(texts), received=lengths)
+    for weights, received in zip(g.weights, g.received, strict=True):
+        for b, n in enumerate(lengths):
+            torch.testing.assert_close(received[b, :n], weights[b, :, :n, :n].mean((0, 1)).detach())

@@ -96,12 +96,14 @@ def test_the_target_less_what_was_expected() -> None:
     ids, lens = families.text(7), families.lens("llama", "causal")
     with torch.no_grad():
         seen = rows_pass(lens.subject, lens.subject.read(ids).require()[0], [6])
+        unembedding = lens.subject.unembedding
+        logits = unembedding.logits(seen.normed)
         attr = lens.attribute(ids, "head_logit", target=3)
         from mixlens.answer import Reading, answer
 
-        resolved = answer(lens.head, Reading(6, 6, True, Target(3)), (seen.logits[0],))
-        unembedding, p = lens.subject.unembedding, seen.logits.softmax(-1)
-        u = directions(unembedding, seen.last, seen.logits, [resolved], "log_odds")
+        resolved = answer(lens.head, Reading(6, 6, True, Target(3)), (logits[0],))
+        p = logits.softmax(-1)
+        u = directions(unembedding, seen.last, logits, [resolved], "log_odds")
         expected = unembedding.directions(seen.last, unembedding.matrix[[3]] - p @ unembedding.matrix)
         torch.testing.assert_close(u * (1 - p[0, 3]), expected, rtol=1e-9, atol=1e-12)
         raw = head_logits(seen.terms, u).sum((0, 1))

@@ -9,10 +9,14 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 import mixlens
 from mixlens.aggregate import AGGREGATIONS, functions
+from mixlens.aggregate import down as aggregate_down
+from mixlens.aggregate.down import down, down_uniform
 from mixlens.aggregate.functions import rollout_scaled
 from mixlens.aggregate.streams import rollout_streams
 from mixlens.errors import MixlensError, Undefined, UnknownOption
@@ -357,10 +361,29 @@ def test_receptive_field_is_not_defined_per_head():
         maps_of("attention", "gpt2", per_head=True).rollout(head=0, receptive_field=True)
 
 
-def test_rows_of_a_rollout_are_rows_of_the_rollout():
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_rows_of_a_rollout_are_rows_of_the_rollout(share):
     maps = torch.rand(4, 6, 6, dtype=torch.float64).tril().clamp_min(1e-3)
     maps /= maps.sum(-1, keepdim=True)
-    torch.testing.assert_close(
-        functions.rollout_rows(maps, [5, 0, 2]), functions.rollout(maps)[-1, [5, 0, 2]], rtol=1e-12, atol=1e-15
-    )
-    assert torch.equal(functions.rollout_rows(maps[:1], [3]), maps[0, [3]])
+    rows = torch.eye(6, dtype=torch.float64)[[5, 0, 2]]
+    reached = rows
+    for layer_map in reversed(maps):
+        reached = down(reached, [(slice(0, 2), layer_map[:2]), ([5, 2, 3, 4], layer_map[[5, 2, 3, 4]])], share)
+    whole = functions.rollout(functions.add_residual(maps, share))[-1]
+    torch.testing.assert_close(reached, whole[[5, 0, 2]], rtol=1e-12, atol=1e-15)
+    assert torch.equal(rows, torch.eye(6, dtype=torch.float64)[[5, 0, 2]])
+
+
+@given(st.integers(1, 40), st.integers(0, 45), st.sampled_from([0.0, 0.3, 0.5]), st.integers(0, 2**32 - 1))
+def test_uniform_attention_in_closed_form_is_that_of_its_map(n, width, share, seed):
+    window = width or None
+    rows = torch.rand(2, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    rows = rows * 10.0 ** torch.linspace(-30, 0, n, dtype=torch.float64)  # what is small stays what it is
+    want = rows @ functions.add_residual(functions.uniform([window], n)[0], share)
+    torch.testing.assert_close(down_uniform(rows, window, share), want, rtol=1e-12, atol=0)
+
+
+def test_a_map_is_taken_in_pieces(monkeypatch):
+    rows, maps = torch.rand(2, 7, dtype=torch.float64), torch.rand(7, 7)
+    monkeypatch.setattr(aggregate_down, "PIECE_BYTES", 7 * 8 * 3)
+    torch.testing.assert_close(down(rows, [(slice(None), maps)]), rows @ maps.double(), rtol=1e-14, atol=1e-15)

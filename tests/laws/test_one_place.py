@@ -106,13 +106,20 @@ PRONOUNS = {
     "its",
     "ours",
 }
-NOUNS_ROOMS = ("evaluation/", "measure/", "tasks/")
+FIELDS = {  # keys of files and arguments of users
+    ("target.py", "what"): "`Target(what)`",
+    ("results/trace.py", "said"): "a field of trace files",
+    ("view/kit/drawn_trace.py", "said"): "the same",
+    ("reproduce/record.py", "said"): "a key of page records",
+}
+NOT_YET = ("capture/", "aggregate/", "mixing/")
 
 
 def test_things_are_named_by_nouns():
-    """A variable or a parameter says what it holds: in rooms that were gone through, none is a pronoun."""
+    """A variable or a parameter says what it holds: none is a pronoun."""
     names = [(name, node.id) for name, node in nodes(ast.Name) if isinstance(node.ctx, ast.Store)]
     names += [(name, node.arg) for name, node in nodes(ast.arg)]
     names += [(name, node.name.strip("_")) for name, node in nodes(ast.FunctionDef)]
     names += [(name, node.attr) for name, node in nodes(ast.Attribute) if isinstance(node.ctx, ast.Store)]
-    assert not [(name, word) for name, word in names if word in PRONOUNS and name.startswith(NOUNS_ROOMS)]
+    pronouns = {(name, word) for name, word in names if word in PRONOUNS and not name.startswith(NOT_YET)}
+    assert pronouns == set(FIELDS)

@@ -18,6 +18,7 @@ SPELLED = ("alti+layer:1", "norm+mean", "value_zeroing+sum", "attention+flow")
 QUICK = ("head_logit", "alti", "saliency")  # of every family; the rest of them are slow tests
 # A pass a token of a text and answer token (or hundreds of gradients): tried on one family.
 OPTIONS = {"integrated_gradients": {"steps": 20, "tolerance": 9.0}, "blank_out": {"replace": "delete"}}
+ABLATED = {"leave_one_out", "context_cite"}  # they take nothing out of the answer (attribute/test_ablated.py)
 COSTLY = {"hta", "hta_x_input", "integrated_gradients", "deeplift", "blank_out"}
 
 
@@ -29,7 +30,9 @@ def lens(name):
 def cases():
     for family in FAMILIES:
         spec = lens(family).spec
-        for method in [m for m, why in supports(spec).items() if why is None and m in ATTRIBUTIONS] + list(SPELLED):
+        for method in [m for m, why in supports(spec).items() if why is None and m in {*ATTRIBUTIONS} - ABLATED] + list(
+            SPELLED
+        ):
             if method not in COSTLY or family == "llama":
                 fast = method not in COSTLY if family == "llama" else method in QUICK
                 yield pytest.param(family, method, marks=[] if fast else pytest.mark.slow)
@@ -38,6 +41,8 @@ def cases():
 def attributed(family, method, t, **how):
     """`attribute` of answer token t, by the text before it."""
     target = Target(ANSWER[t], foil=how.pop("foil", None))
+    if method == "flashtrace" and t:  # a text does not say where its answer begins
+        how["reasoning"] = (len(PROMPT), len(PROMPT) + t)
     return lens(family).attribute([*PROMPT, *ANSWER[:t]], method, target, **how)
 
 

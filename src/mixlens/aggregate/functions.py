@@ -16,25 +16,20 @@ Maps = Float[Tensor, "layer query key"]
 AnyMaps = Float[Tensor, "layer *heads query key"]
 
 
-def add_residual(maps: Float[Tensor, "*axes query key"], share: float) -> Float[Tensor, "*axes query key"]:
-    """(1 - share) M + share I."""
+def add_residual(
+    maps: Float[Tensor, "*axes query key"], share: float, rows: Sequence[int] | None = None
+) -> Float[Tensor, "*axes query key"]:
+    """(1 - share) M + share I; `rows`: which query rows are there, where not all."""
     if share == 0:
         return maps
     eye = torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)
+    eye = eye if rows is None else eye[list(rows)]
     return (1 - share) * maps + share * eye
 
 
 def rollout(maps: Maps) -> Maps:
     """R^l = M^l R^(l-1), R^0 = M^0 (Abnar & Zuidema 2020, Eq. 1), in float64."""
     return rollout_scaled(maps, rescale=False)[0]
-
-
-def rollout_rows(maps: Maps, rows: Sequence[int]) -> Float[Tensor, "row key"]:
-    """Rows of the last layer's rollout, by products from the top down: O(row key^2) a layer, in float64."""
-    out = maps[-1, list(rows)].double()
-    for layer_map in reversed(maps[:-1].unbind()):
-        out = out @ layer_map.double()
-    return out
 
 
 def rollout_scaled(maps: Maps, rescale: bool = True) -> tuple[Maps, Float[Tensor, " layer"]]:
@@ -85,12 +80,13 @@ def layer(maps: AnyMaps, k: int) -> Float[Tensor, "1 *heads query key"]:
     return maps[k][None]
 
 
-def uniform(windows: Sequence[int | None], n: int) -> Maps:
+def uniform(windows: Sequence[int | None], n: int, rows: Sequence[int] | None = None) -> Maps:
     """Uniform causal attention: each row spreads evenly over what it may see (`window` tokens back; None: all)."""
-    i = torch.arange(n, dtype=torch.int64, device="cpu")
+    j = torch.arange(n, dtype=torch.int64, device="cpu")
+    i = (j if rows is None else j[list(rows)])[:, None]
     out = []
     for window in windows:
-        seen = (i <= i[:, None]) & (i > i[:, None] - (window or n))
+        seen = (j <= i) & (j > i - (window or n))
         out.append(seen.double() / seen.sum(-1, keepdim=True))
     return torch.stack(out)
 

@@ -215,21 +215,21 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
         reported["foil_probability"] = float(p[foil])
     full = replace(target, index=index, label=name(head, index), foil_index=foil)
     named = [(target.what, index), (target.foil, foil)]
-    warnings = tuple(w for what, i in named if (w := _likelier_with_blank(head, what, i, p)) is not None)
+    warnings = tuple(w for wanted, i in named if (w := _likelier_with_blank(head, wanted, i, p)) is not None)
     return Answer(full, (index,), rows, reported, head.multilabel, warnings=warnings)
 
 
-def _likelier_with_blank(head: Head, what: Any, index: int | None, p: Tensor) -> str | None:
+def _likelier_with_blank(head: Head, wanted: Any, index: int | None, p: Tensor) -> str | None:
     """A warning where a token was asked for by its letters, and the one with (or without) a blank is likelier."""
-    if head.task not in ("masked", "causal") or not isinstance(what, str) or index is None:
+    if head.task not in ("masked", "causal") or not isinstance(wanted, str) or index is None:
         return None
     other = sibling(head, index)
     if other is None or other >= len(p) or p[other] <= p[index]:
         return None
-    mine, its = name(head, index), name(head, other)
+    taken, likelier = name(head, index), name(head, other)
     return (
-        f"{what!r} was taken as the token {mine!r} (probability {float(p[index]):.2g}); {its!r}, which differs by the "
-        f"blank before it, is likelier here ({float(p[other]):.2g}): pass {its!r} if you meant that"
+        f"{wanted!r} was taken as the token {taken!r} (probability {float(p[index]):.2g}); {likelier!r}, which differs "
+        f"by the blank before it, is likelier here ({float(p[other]):.2g}): pass {likelier!r} if you meant that"
     )
 
 

@@ -4,6 +4,7 @@ from mixlens.architectures.match import base_model, layer_modules, spec_for, sub
 from mixlens.architectures.sizes import (
     accepts,
     ffn_width,
+    fuses_attention,
     layer_count,
     position_limit,
     shares_layers,
@@ -20,6 +21,7 @@ __all__ = [
     "accepts",
     "base_model",
     "ffn_width",
+    "fuses_attention",
     "layer_count",
     "layer_modules",
     "position_limit",

@@ -36,9 +36,9 @@ def _reads(linear: Any) -> int:
 def accepts(model: Any) -> frozenset[str]:
     """The names of what a model's forward takes; one that takes any hands them on to the model without heads."""
     taken = inspect.signature(getattr(model.forward, "_torchdynamo_orig_callable", model.forward)).parameters
-    names = frozenset(name for name, one in taken.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
+    names = frozenset(name for name, p in taken.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
     base = base_model(model)
-    if base is not model and any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+    if base is not model and any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         return names | accepts(base)
     return names
 
@@ -57,3 +57,9 @@ def position_limit(model: Any) -> int | None:
     family = SPECS.get(config.model_type)
     shifted = family is not None and family(config).positions == "ids"
     return int(limit) - int(config.pad_token_id) - 1 if shifted else int(limit)
+
+
+def fuses_attention(model: Any) -> bool:
+    """Whether attention is what torch's fused kernels compute: no soft cap on its logits, no bias added to them."""
+    config = base_model(model).config
+    return not (getattr(config, "attn_logit_softcapping", None) or hasattr(config, "relative_attention_num_buckets"))

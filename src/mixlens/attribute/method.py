@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mixlens.attribute.request import Request
     from mixlens.attribute.traced import Traced
+    from mixlens.capture.text import Tokens
     from mixlens.results import Attribution
     from mixlens.subject import Subject
 
@@ -55,6 +56,11 @@ class Method:
         pass; None: each answer token is asked for alone.
         """
         return None
+
+    def ready(
+        self, subject: Subject, prompt: Tokens, documents: Mapping[str, tuple[int, int]], options: Mapping[str, Any]
+    ) -> None:
+        """Raises what would be refused whatever the answer to a prompt is, before one is generated."""
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         """What the method takes, asked for with these options."""

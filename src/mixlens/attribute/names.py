@@ -19,7 +19,7 @@ SPREAD = ("alti", "ifr")
 def method(name: str) -> Method:
     """The method of a name: a line of the table, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"`.
 
-    Raises UnknownMethod, Undefined (a flow through maps whose rows do not sum to 1).
+    Raises UnknownMethod, Undefined (a flow through maps whose rows do not sum to 1, a product of signed ones).
     """
     if isinstance(name, str) and name in ATTRIBUTIONS:
         return ATTRIBUTIONS[name]
@@ -47,6 +47,11 @@ def method(name: str) -> Method:
         field = False if mixing in SPREAD else None
         options = {"residual": None, "normalize": False, "head": None}
     facts = MIXING[mixing]
+    if aggregation == "rollout" and facts.signed:
+        raise Undefined(
+            f"{mixing} is signed: products of signed maps let two wrongs make a right; use '{mixing}+mean' or "
+            f"'{mixing}+layer:k'"
+        )
     if aggregation == "flow":
         options = {"residual": None}
         if not facts.rows_sum_to_one:

@@ -54,7 +54,7 @@ def asked_about(task: str, at: int, answer: Answer, count: int) -> NDArray[np.bo
 
 def check(subject: Subject, name: str, replace_by: str, mask_pad: bool = False) -> None:
     """Raises Undefined or UnknownOption for a replacement that `changed` would refuse."""
-    _filler(subject, name, replace_by, mask_pad)
+    filler_id(subject, name, replace_by, mask_pad)
 
 
 def changed(
@@ -72,7 +72,7 @@ def changed(
     [PAD]s that are put in, which is deletion with the other tokens kept in their places. Raises Undefined,
     UnknownOption.
     """
-    text = variant(subject.head, tokens, at, answer, removed, _filler(subject, "replace", replace_by, mask_pad))
+    text = variant(subject.head, tokens, at, answer, removed, filler_id(subject, "replace", replace_by, mask_pad))
     if not isinstance(text, Variant):
         return None
     if mask_pad and subject.spec.positions == "all":  # elsewhere a masked token takes none: as if deleted
@@ -106,8 +106,8 @@ def left(subject: Subject, variants: Sequence[Variant | None], batch_size: int) 
     return out
 
 
-def _filler(subject: Subject, name: str, replace_by: str, mask_pad: bool) -> int | None:
-    """The id that takes a token's place; None: it is taken out."""
+def filler_id(subject: Subject, name: str, replace_by: str, mask_pad: bool = False) -> int | None:
+    """The id that takes a token's place; None: it is taken out. Raises Undefined, UnknownOption."""
     if replace_by not in REPLACEMENTS:
         raise UnknownOption(f"expected replace='delete', 'pad', 'mask' or 'unk' for {name}, got {replace_by!r}")
     if mask_pad and replace_by != "pad":

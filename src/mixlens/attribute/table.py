@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mixlens.attribute.ablated import Ablated
 from mixlens.attribute.chance import Random
 from mixlens.attribute.frozen import RULES, Frozen, PathLogit
 from mixlens.attribute.gradient import Gradient
@@ -14,6 +15,7 @@ from mixlens.attribute.path import Path
 from mixlens.attribute.preset import Preset
 from mixlens.attribute.relevance import Relevance
 from mixlens.attribute.relevance import rules as relevance
+from mixlens.attribute.span import SpanRoutes
 
 _ROLL = {"residual": None, "normalize": False, "head": None}
 _ROWS = {**_ROLL, "normalize": True}
@@ -95,7 +97,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         "Qiang 2022, Eq. 10-11",
         signed=True,
         function=gradients.attcat,
-        reads="weights",
+        reads="received",
     ),
     Gradient(
         "grads",
@@ -180,7 +182,15 @@ ATTRIBUTIONS: dict[str, Method] = _table(
     Logit("head_logit", "what each head carries straight to the logits, negative terms dropped", "mixlens"),
     PathLogit("path_logit", "what each head carries along paths to the logits, negative terms dropped", "mixlens"),
     AltiLogit("alti_logit", "direct terms of the logit, followed to the input through the alti maps", "Ferrando 2023"),
+    SpanRoutes("flashtrace", "ifr of a span of the answer as one, by hops through the answer before it", "Pan 2026"),
     Occlusion("blank_out", "the answer's probability less that without the token", "Zeiler & Fergus 2014"),
+    Ablated("leave_one_out", "the answer's log-odds less those without the unit", "Li 2016"),
+    Ablated(
+        "context_cite",
+        "what each unit adds to the answer's log-odds, by LASSO over random ablations",
+        "Cohen-Wang 2024",
+        fitted=True,
+    ),
     Jacobian("hta", "norm of the read-out vector's Jacobian by the input embeddings", "Brunner 2020"),
     Jacobian(
         "hta_x_input",

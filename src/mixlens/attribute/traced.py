@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,7 +21,8 @@ class Traced:
     """What a method is asked of an answer behind its prompt in `tokens`, its first token at position `first`.
 
     Answer token t stands at position first + t and is predicted at row first + t - 1 (`rows`), where the model gives
-    `logits`; `answers`: what is explained there, by default the token itself.
+    `logits`; `answers`: what is explained there, by default the token itself. `documents`: name -> its tokens
+    [first, last) in the prompt.
     """
 
     options: Mapping[str, Any]
@@ -30,6 +31,8 @@ class Traced:
     logits: Float[Tensor, "answer vocabulary"]
     answers: Sequence[Answer]
     progress: Progress | None = None
+    documents: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    batch_size: int = 32
 
     @property
     def rows(self) -> list[int]:

@@ -84,8 +84,10 @@ class Call:
         """The same call for some query rows only; `queries` (batch, row): their positions."""
         at = queries[:, None, :, None]
         q = self.q.gather(2, at.expand(-1, self.q.shape[1], -1, self.q.shape[3]))
-        seen = self.mask if self.mask is not None else self.visible()
-        return replace(self, q=q, mask=_gathered(seen, at), bias=_gathered(self.bias, at), causal=False)
+        mask = _gathered(self.mask, at)
+        if self.causal:
+            mask = torch.arange(self.k.shape[2], dtype=torch.int64, device=queries.device) <= at
+        return replace(self, q=q, mask=mask, bias=_gathered(self.bias, at), causal=False)
 
     def head(self, h: int) -> Call:
         """The same call for one query head alone, with the key-value head that it reads."""

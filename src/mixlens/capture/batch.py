@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,25 +49,3 @@ def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[s
     return {
         name: torch.tensor(values, dtype=torch.int64, device=device) for name, values in rows.items() if name in accepts
     }
-
-
-@dataclass(frozen=True)
-class Sight:
-    """What the mask lets the rows of one text see. `window`: tokens back, itself included; None: all."""
-
-    causal: bool
-    window: int | None
-    plain: bool  # the mask is exactly that
-
-
-def sight(visible: Tensor | None, n: int) -> Sight:
-    """The `Sight` of a mask (row, key), None being no mask, over a text's first n tokens."""
-    if visible is None or n < 2:
-        return Sight(False, None, True)
-    seen = visible[:n, :n].cpu().numpy()  # torch starts its threads for each of these small steps
-    if np.triu(seen, 1).any():
-        return Sight(False, None, False)
-    i = np.arange(n)
-    width = int(seen[-1].sum())
-    plain = np.array_equal(seen, (i <= i[:, None]) & (i > i[:, None] - width))
-    return Sight(True, width if width < n else None, plain)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec
-from mixlens.capture.attention import Call
+from mixlens.capture.attention import Call, blocks
 from mixlens.capture.run import LayerPass, OnLinear, run
 from mixlens.errors import Undefined
+from mixlens.precision import at_least_single
+
+BLOCK_BYTES = 8 << 20  # attention weights held at a time
 
 
 @dataclass(eq=False)
 class Graph:
     """`hidden[k]` (batch, token, dim): the input of layer `first + k`; the last one is the last layer's output.
 
-    `hidden[0]` is the leaf. `weights[k]` (batch, head, query, key): attention of layer `first + k`, where asked for.
+    `hidden[0]` is the leaf. `weights[k]` (batch, head, query, key): attention of layer `first + k`, where asked for;
+    `received[k]` (batch, key): its mean over heads and queries, outside the graph.
     """
 
     first: int
     hidden: list[Tensor]
     weights: list[Tensor]
     output: Any
+    received: list[Tensor] = field(default_factory=list)
 
 
 def graph(
@@ -41,21 +46,25 @@ def graph(
     on_linear: OnLinear | None = None,
     skip: Sequence[type] = (),
     tokens: Sequence[int] | None = None,
+    received: Sequence[int] | None = None,
+    recompute: bool = False,
 ) -> Graph:
     """Run the whole model with the input of `layer` cut off from what is below it.
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
     dim); what is below may then be left out (`skip`, and `tokens` too: see `run`). `also` and `on_linear` see every
-    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. Raises Undefined for
+    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. `received`: the texts'
+    lengths, where the attention that tokens receive is wanted. `recompute`: see `Recorder`. Raises Undefined for
     weights of layers with several attentions.
     """
-    if weights and len(spec.attends) > 1:
+    if (weights or received is not None) and len(spec.attends) > 1:
         raise Undefined(
             f"attention weights in the graph are defined for layers of one attention, got {len(spec.attends)}; "
             "use a method that needs gradients of hidden states alone"
         )
     kept: list[Tensor] = []
-    attention: list[Tensor] = []
+    attention: dict[int, Tensor] = {}
+    means: list[Tensor] = []
 
     def on_input(index: int, x: Tensor) -> Tensor | None:
         if index != layer:
@@ -67,8 +76,9 @@ def graph(
     def on_call(index: int, call: Call) -> Tensor | None:
         if not weights or index < layer:
             return None
-        attention.append(call.weights())
-        return attention[-1]
+        made = call.weights()
+        attention.setdefault(index, made)  # a layer that runs again is told the same
+        return made
 
     def on_layer(seen: LayerPass) -> Tensor | None:
         if also is not None:
@@ -76,10 +86,24 @@ def graph(
         if seen.index < layer:
             return None
         assert seen.y is not None
+        if received is not None:
+            means.append(_received(seen.attends[0].calls[0], received))
         kept.append(seen.y)
         return seen.y  # the very tensor that goes on, so that it has a gradient
 
     with torch.enable_grad():
-        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "on_linear": on_linear}
+        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "on_linear": on_linear, "recompute": recompute}
         output = run(model, spec, inputs, on_layer, heads=True, at=at, skip=skip, tokens=tokens, **how)
-    return Graph(layer, kept, attention, output)
+    return Graph(layer, kept, list(attention.values()), output, means)
+
+
+@torch.no_grad()
+def _received(call: Call, lengths: Sequence[int]) -> Tensor:
+    """(batch, key): the attention to each token, the mean over heads and a text's own queries."""
+    batch, heads, n, _ = call.q.shape
+    count = torch.tensor(list(lengths), dtype=torch.int64, device=call.q.device)
+    inside = torch.arange(n, dtype=torch.int64, device=call.q.device) < count[:, None]
+    total = call.q.new_zeros(batch, call.k.shape[2], dtype=at_least_single(call.q.dtype))
+    for rows in blocks(n, BLOCK_BYTES // (batch * heads * n * total.element_size())):
+        total += (call.weights(rows) * inside[:, None, rows, None]).sum((1, 2))
+    return total / (heads * count[:, None])

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from mixlens.architectures import Attend, Spec, base_model, layer_modules, submodule
 from mixlens.capture.attention import NAME, RECORDER, Call
@@ -91,18 +92,36 @@ class Recorder:
     """The hooks of one pass: fills a `LayerPass` as a layer runs, and hands it over behind it.
 
     `skip`: the forms of the first layers (`LayerPass.form`), which are passed by: they give back what they get.
+    `recompute`: autograd keeps a layer's input alone, and runs the layer again when its gradient is wanted.
     """
 
-    def __init__(self, spec: Spec, watch: Watch, skip: Sequence[type] = ()) -> None:
-        self.spec, self.watch, self.skip = spec, watch, skip
+    def __init__(self, spec: Spec, watch: Watch, skip: Sequence[type] = (), recompute: bool = False) -> None:
+        self.spec, self.watch, self.skip, self.recompute = spec, watch, skip, recompute
         self.count = 0  # layers that have run
         self.current: LayerPass | None = None  # the layer that runs now
+
+    def run(
+        self, model: Any, inputs: Mapping[str, Any], reading: Reading, prepare: Callable[[Any], None] | None = None
+    ) -> Any:
+        """One pass on a shadow of the model, and its output. Raises SelfCheckFailed when no layer runs."""
+        twin = shadow(model, NAME)
+        if prepare is not None:
+            prepare(twin)
+        self.attach(twin)
+        output = reading.prepare(twin)(**inputs)
+        if self.count == 0:
+            raise SelfCheckFailed(
+                f"expected the layers of {type(model).__name__} to run, none did; the spec names others"
+            )
+        return output
 
     def attach(self, twin: Any) -> None:
         """Put the hooks on a shadow."""
         for layer in layer_modules(base_model(twin), self.spec):
             if self.skip:
                 layer.forward = partial(self.pass_by, layer.forward)
+            if self.recompute:
+                layer.forward = partial(self.run_again, layer, layer.forward)
             layer.register_forward_pre_hook(self.enter, with_kwargs=True)
             layer.register_forward_hook(self.leave, with_kwargs=True)
             layer.register_forward_hook(lambda module, args, out: let_go(module))
@@ -125,6 +144,26 @@ class Recorder:
             return forward(*args, **kwargs)
         x = _hidden(args, kwargs)
         return (x,) if self.skip[self.count] is tuple else x
+
+    def run_again(self, layer: torch.nn.Module, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """In the place of a layer's forward: what a backward pass needs of it is computed anew there.
+
+        Its attention calls are answered as they were; nobody else is told.
+        """
+        index = self.count
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self.current is not None:
+                return forward(*args, **kwargs)
+            attends = tuple(AttendPass() for _ in self.spec.attends)
+            self.current = LayerPass(index, layer, _hidden(args, kwargs), attends)
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                self.current = None
+                let_go(layer)
+
+        return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
     def enter(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
         """A layer begins."""
@@ -191,8 +230,10 @@ def run(
     skip: Sequence[type] = (),
     tokens: Sequence[int] | None = None,
     prepare: Callable[[Any], None] | None = None,
+    recompute: bool = False,
 ) -> Any:
-    """One pass over `inputs`, and the output of what ran: see `Watch` (`on_...`), `Reading` and `Recorder` (`skip`).
+    """One pass over `inputs`, and the output of what ran: see `Watch` (`on_...`), `Reading` and `Recorder` (`skip`,
+    `recompute`).
 
     `prepare`: changes the shadow first, in ways that keep every number of the pass.
 
@@ -200,15 +241,8 @@ def run(
     SelfCheckFailed when an attention sub-block does not call the attention interface exactly once, or when no layer
     runs.
     """
-    twin = shadow(model, NAME)
-    if prepare is not None:
-        prepare(twin)
-    recorder = Recorder(spec, Watch(on_layer, on_input, on_call, on_linear), skip)
-    recorder.attach(twin)
-    output = Reading(heads, at, tokens).prepare(twin)(**inputs)
-    if recorder.count == 0:
-        raise SelfCheckFailed(f"expected the layers of {type(model).__name__} to run, none did; the spec names others")
-    return output
+    recorder = Recorder(spec, Watch(on_layer, on_input, on_call, on_linear), skip, recompute)
+    return recorder.run(model, inputs, Reading(heads, at, tokens), prepare)
 
 
 def with_hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Any) -> Arguments:

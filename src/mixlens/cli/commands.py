@@ -81,11 +81,11 @@ def main() -> None:
     raise SystemExit(code)
 
 
-def _version(asked: bool) -> bool:
-    if asked:
+def _version(wanted: bool) -> bool:
+    if wanted:
         typer.echo(f"mixlens {mixlens.__version__}")
         raise typer.Exit
-    return asked
+    return wanted
 
 
 @app.callback()
@@ -130,11 +130,11 @@ def explain(
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("explaining")
-            how: dict[str, Any] = {"truncate": truncate, "progress": line.report}
+            settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
             with catch_warnings():
                 simplefilter("ignore", UserWarning)  # a line each says it below
-                how |= {"errors": "skip" if skip else "raise"}
-                results = lens.attribute(data, target=target_of(target, foil), **how, **options)
+                settings |= {"errors": "skip" if skip else "raise"}
+                results = lens.attribute(data, target=target_of(target, foil), **settings, **options)
         for reason in getattr(results, "skipped", {}).values():
             note(f"skipped: {reason}")
         deliver(results, files, json_file)
@@ -190,9 +190,9 @@ def compare(
             lens = load(model)
             line.stage("comparing")
             goal = target_of(target, foil)
-            how: dict[str, Any] = {"truncate": truncate, "progress": line.report}
-            found = lens.compare(data, method, goal, faithfulness=faithfulness, maps=maps, **how)
-        deliver(found, files, json_file, kind=kind)
+            settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
+            comparison = lens.compare(data, method, goal, faithfulness=faithfulness, maps=maps, **settings)
+        deliver(comparison, files, json_file, kind=kind)
 
 
 @app.command("map")
@@ -225,8 +225,8 @@ def map_(
     options = settings_of(option)
     data = texts_of([text], pair)
     files = {"to_html": html, "plot": picture(png), "save": save}
-    query, how = row_of(row), aggregation_of(aggregate)
-    if row is not None and png is None and (how is None or how[0] != "flow"):
+    query, aggregation = row_of(row), aggregation_of(aggregate)
+    if row is not None and png is None and (aggregation is None or aggregation[0] != "flow"):
         drawn(png, row=row)
     check_files(*files.values(), json_file)
     if method is not None:
@@ -236,9 +236,9 @@ def map_(
             lens = load(model)
             line.stage("mapping")
             maps: Any = lens.mixing(data, truncate=truncate, progress=line.report, **options)
-            if how is not None:
+            if aggregation is not None:
                 line.stage("aggregating")
-                name, settings = how
+                name, settings = aggregation
                 if name == "flow":
                     settings |= {"progress": line.report, "queries": [query] if isinstance(query, int) else None}
                 maps = getattr(maps, name)(**settings)

@@ -113,10 +113,10 @@ def evaluate(
             from mixlens.tasks import SAMPLE
 
             names, yardsticks = _names(methods) or None, _names(measures) or MEASURES
-            how: dict[str, Any] = {"reference": reference, "layers": layers, "second": other}
-            how |= {"options": options, "seed": seed}
+            settings: dict[str, Any] = {"reference": reference, "layers": layers, "second": other}
+            settings |= {"options": options, "seed": seed}
             if png is not None:
-                refuse_picture(make(lens, names, yardsticks, **how), kind, measure)
+                refuse_picture(make(lens, names, yardsticks, **settings), kind, measure)
             line.stage("evaluating")
             table = mixlens.evaluate(
                 lens,
@@ -134,10 +134,10 @@ def evaluate(
                 level=level,
                 resamples=resamples,
                 progress=line.report,
-                **how,
+                **settings,
             )
         show(table)
-        failed = [one for one in table.examples() if "error" in one]
+        failed = [example for example in table.examples() if "error" in example]
         if failed and not any(row.n for row in table):
             raise DataError(f"none of {len(failed)} examples could be evaluated, the first: {failed[0]['error']}")
         if failed:

@@ -45,16 +45,16 @@ def read_file(flag: str, path: str) -> str:
     try:
         return _decoded(Path(path).read_bytes(), f"'{path}'")
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise typer.BadParameter(f"--{flag} takes a file to read, got '{path}': {said}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"--{flag} takes a file to read, got '{path}': {reason}") from None
 
 
-def _decoded(data: bytes, what: str) -> str:
+def _decoded(data: bytes, source: str) -> str:
     try:
         return data.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(
-            f"{what} is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
+            f"{source} is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
         ) from None
 
 
@@ -73,9 +73,9 @@ def say_if_file(text: str) -> None:
         )
 
 
-def target_of(what: str | None, foil: str | None) -> mixlens.Target | None:
+def target_of(name: str | None, foil: str | None) -> mixlens.Target | None:
     """What is explained; None: the prediction."""
-    return None if what is None and foil is None else mixlens.Target(what, foil=foil)
+    return None if name is None and foil is None else mixlens.Target(name, foil=foil)
 
 
 def aggregation_of(word: str | None) -> tuple[str, dict[str, Any]] | None:

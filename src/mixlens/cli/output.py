@@ -81,7 +81,7 @@ def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
 
 def _document(results: Any) -> str:
     if isinstance(results, list):
-        return "[" + ",\n".join("null" if one is None else _json(one.to_dict()) for one in results) + "]\n"
+        return "[" + ",\n".join("null" if result is None else _json(result.to_dict()) for result in results) + "]\n"
     return _json(results.to_dict()) + "\n"
 
 
@@ -89,7 +89,7 @@ def _json(data: dict[str, Any]) -> str:
     """A line a key: short enough to look at, and plain JSON; what steers a terminal is spelled in ASCII."""
     lines = (f'"{key}": {json.dumps(value, ensure_ascii=False, allow_nan=False)}' for key, value in data.items())
     text = "{" + ",\n ".join(lines) + "}"
-    return STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return STEERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def show(*things: Any) -> None:
@@ -109,10 +109,10 @@ def check_tables(report: Check) -> Iterator[Table | Text]:
     from rich.text import Text
 
     table = Table("layer", "sum of terms", "finish", "norms", title=Text(f"{report.model} ({report.architecture})"))
-    for found in report.layers:
-        numbers = (found.sum_of_terms, found.finish, found.norms)
+    for layer in report.layers:
+        numbers = (layer.sum_of_terms, layer.finish, layer.norms)
         styles = ("bold red" if not x <= report.tolerance else "" for x in numbers)
-        table.add_row(str(found.layer), *(Text(f"{x:.1e}", style) for x, style in zip(numbers, styles, strict=True)))
+        table.add_row(str(layer.layer), *(Text(f"{x:.1e}", style) for x, style in zip(numbers, styles, strict=True)))
     yield table
     yield Text(
         f"{'passed' if report.passed else 'FAILED'}: at most {report.worst:.1e} off the model's own numbers "
@@ -148,10 +148,10 @@ def facts_tables(facts: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
 
 def facts_of(name: str, facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The facts of a method of this name, one a stage that has such. Raises UnknownMethod."""
-    found = [fact for fact in facts if fact["name"] == name]
-    if not found:
+    chosen = [fact for fact in facts if fact["name"] == name]
+    if not chosen:
         raise UnknownMethod(f"no method {name!r}{did_you_mean(name, [fact['name'] for fact in facts])}")
-    return found
+    return chosen
 
 
 def facts_pages(facts: Sequence[dict[str, Any]]) -> Iterator[Table]:

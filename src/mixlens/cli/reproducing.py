@@ -41,10 +41,10 @@ def reproduce(
         from mixlens.reproduce import reproduce as run
 
         if name is None:
-            for key, what in REPRODUCTIONS.items():
-                say(f"{key:20} {what.cite}: {what.title}")
+            for key, entry in REPRODUCTIONS.items():
+                say(f"{key:20} {entry.cite}: {entry.title}")
             return
-        models = dict(_named(one) for one in model or [])
+        models = dict(_named(pair) for pair in model or [])
         with progress(name, counted=True) as line:
             last: list[str] = []
 
@@ -54,9 +54,15 @@ def reproduce(
                     line.stage(part)
                 line.report(done, total)
 
-            how: dict[str, Any] = {"data": data, "limit": limit, "models": models, "costly": costly, "seeds": seeds}
+            settings: dict[str, Any] = {
+                "data": data,
+                "limit": limit,
+                "models": models,
+                "costly": costly,
+                "seeds": seeds,
+            }
             with goes_on(out):
-                page = run(name, out, **how, device=device, batch_size=batch_size, progress=report)
+                page = run(name, out, **settings, device=device, batch_size=batch_size, progress=report)
         say(page.read_text(encoding="utf-8"))
         note(f"written: {page.parent}")
 

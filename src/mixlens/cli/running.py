@@ -54,15 +54,15 @@ def lost(error: OSError) -> int:
 class Verbs(TyperGroup):
     """The verbs; what was typed wrongly is shown by signs where it would steer the terminal."""
 
-    def make_context(self, *args: Any, **how: Any) -> Any:
+    def make_context(self, *args: Any, **more: Any) -> Any:
         """The context of a call."""
         with _shown():
-            return super().make_context(*args, **how)
+            return super().make_context(*args, **more)
 
-    def invoke(self, *args: Any, **how: Any) -> Any:
+    def invoke(self, *args: Any, **more: Any) -> Any:
         """Run the verb."""
         with _shown():
-            return super().invoke(*args, **how)
+            return super().invoke(*args, **more)
 
 
 @contextmanager
@@ -139,9 +139,9 @@ def reported(debug: bool) -> Iterator[None]:
 def with_flags(message: str) -> str:
     """An error of the library in the words of the command line: `out=` is `--out`, `layers='each'` `--layers each`."""
 
-    def flag(found: re.Match[str]) -> str:
-        value = (found[2] or "").strip("'")
-        name = "document" if found[1] == "documents" else found[1].replace("_", "-")
+    def flag(match: re.Match[str]) -> str:
+        value = (match[2] or "").strip("'")
+        name = "document" if match[1] == "documents" else match[1].replace("_", "-")
         return f"--{name}" + (f" {value}" if value not in ("", "True") else "")
 
     return _ARGUMENT.sub(flag, message)
@@ -153,7 +153,7 @@ def _nothing() -> None: ...
 class ProgressLine:
     """A line on a terminal's standard error, from the first second of work on."""
 
-    def __init__(self, what: str, counted: bool = False) -> None:
+    def __init__(self, title: str, counted: bool = False) -> None:
         from rich import progress as columns
         from rich.console import Console
 
@@ -171,15 +171,15 @@ class ProgressLine:
             transient=True,
         )
         self.lines = counted and not console.is_terminal
-        self.began, self.first, self.said = time.monotonic(), -1, time.monotonic()
-        self.task = self.bar.add_task(what, total=None, rate="", ends=None)
+        self.began, self.first, self.noted = time.monotonic(), -1, time.monotonic()
+        self.task = self.bar.add_task(title, total=None, rate="", ends=None)
         self.timer = threading.Timer(DELAY, self.bar.start if console.is_terminal else _nothing)
         self.timer.daemon = True
 
-    def stage(self, what: str) -> None:
+    def stage(self, title: str) -> None:
         """Begin the next piece of work."""
         self.bar.remove_task(self.task)  # `reset` would keep the total
-        self.task = self.bar.add_task(what, total=None, rate="", ends=None)
+        self.task = self.bar.add_task(title, total=None, rate="", ends=None)
         self.first = -1
 
     def report(self, done: int, total: int | None) -> None:
@@ -194,17 +194,17 @@ class ProgressLine:
         speed = f"{rate:.3g}/s" if done > self.first and now - self.began > DELAY else ""
         ends = now + (total - done) / rate if speed and total is not None else None
         self.bar.update(self.task, completed=done, total=total, rate=speed, ends=ends)
-        if self.lines and now - self.said >= EVERY and speed:
-            self.said = now
+        if self.lines and now - self.noted >= EVERY and speed:
+            self.noted = now
             left = "" if total is None else f", {(total - done) / rate / 60:.0f} min left"
-            what = self.bar.tasks[0].description
-            note(f"{what}: {done}{'' if total is None else f' of {total}'}, {speed}{left}")
+            title = self.bar.tasks[0].description
+            note(f"{title}: {done}{'' if total is None else f' of {total}'}, {speed}{left}")
 
 
 @contextmanager
-def progress(what: str, counted: bool = False) -> Iterator[ProgressLine]:
+def progress(title: str, counted: bool = False) -> Iterator[ProgressLine]:
     """Show progress while the body runs; the body prints nothing. `counted`: with the rate and the time left."""
-    line = ProgressLine(what, counted)
+    line = ProgressLine(title, counted)
     line.timer.start()
     try:
         yield line

@@ -97,7 +97,7 @@ def trace(
         raise typer.BadParameter("--answer is given, and nothing generated; leave out --generate and --max-new-tokens")
     one_of("by", by, UNITS)
     texts = documents_of(document, prompt, chat)
-    asked = asked_of(prompt, chat, system, raw)
+    question = asked_of(prompt, chat, system, raw)
     if by == "document" and not texts:
         raise typer.BadParameter("--by document needs documents; add --document NAME=FILE")
     tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
@@ -109,8 +109,8 @@ def trace(
         with progress("loading the model") as line:
             lens = load(model)
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
-            found = lens.trace(
-                asked if isinstance(asked, list) or raw else as_chat(lens, asked),
+            result = lens.trace(
+                question if isinstance(question, list) or raw else as_chat(lens, question),
                 answer,
                 method,
                 foil,
@@ -121,8 +121,8 @@ def trace(
                 progress=line.report,
                 **options,
             )
-            shown: Any = found if by is None else found.units(by)
-        deliver(shown, files, json_file, saved=(found, save))
+            shown: Any = result if by is None else result.units(by)
+        deliver(shown, files, json_file, saved=(result, save))
 
 
 def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool) -> str | list[Any]:
@@ -168,12 +168,12 @@ def _message(role: str, content: str) -> dict[str, str]:
 
 def _messages(text: str, path: str) -> list[Any]:
     try:
-        found = json.loads(text)
+        messages = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"--chat takes JSON, got '{path}': {error}") from None
-    found = found.get("messages") if isinstance(found, dict) else found  # as APIs are sent it
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+    messages = messages.get("messages") if isinstance(messages, dict) else messages  # as APIs are sent it
+    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
         raise typer.BadParameter(
             f'--chat takes a list of messages, at least one, as {{"role": "user", "content": ...}}, got \'{path}\''
         )
-    return found
+    return messages

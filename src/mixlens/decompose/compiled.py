@@ -111,10 +111,10 @@ def checked(name: str, t: Tensor, dtype: torch.dtype, *shape: int) -> Tensor:
     return t
 
 
-def in_threads(work: Sequence[tuple[Any, ...]], some: Callable[..., None], threads: int) -> None:
-    """`some(*part)` of every part of the work."""
+def in_threads(work: Sequence[tuple[Any, ...]], function: Callable[..., None], threads: int) -> None:
+    """`function(*part)` of every part of the work."""
     each = map if threads == 1 or len(work) == 1 else _pool(torch.get_num_threads()).map
-    for _ in each(some, *zip(*work, strict=True)):
+    for _ in each(function, *zip(*work, strict=True)):
         pass
 
 

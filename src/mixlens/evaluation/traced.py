@@ -24,9 +24,10 @@ from mixlens.evaluation.explain import explain as explain_texts
 from mixlens.lens import Lens
 from mixlens.results.units import prompt_units
 from mixlens.subject import Subject
+from mixlens.subject.rows import logits_at, row_logits
 from mixlens.target import Target
 from mixlens.tasks import Example
-from mixlens.trace.calls import logits_at, resolved, row_logits, trace
+from mixlens.trace.calls import resolved, trace
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_room
@@ -127,7 +128,7 @@ def explain(
     An answer of one token is its prompt's next token: such prompts are texts, that share batches and passes.
     """
     out: dict[str, list[Scores | Failure]] = {key: [Failure("")] * len(chosen) for key in jobs}
-    short = {key: job for key, job in jobs.items() if job.options.get("readout") is None}
+    short = {key: job for key, job in jobs.items() if _of_texts(job)}
     at = [i for i, item in enumerate(chosen) if _one_token(item)] if short else []
     if at:
         texts = [chosen[i] for i in at]
@@ -141,6 +142,11 @@ def explain(
             (out[key][i],) = each(partial(_scores, lens.subject, job, chosen[i], batch, memory), 1)
         tick(1)
     return out
+
+
+def _of_texts(job: Job) -> bool:
+    """Whether a method asks no more of an answer than of a text: neither its span nor the prompt's documents."""
+    return job.options.get("readout") is None and "span" not in job.facts.options()
 
 
 def _one_token(item: TracedItem) -> bool:

@@ -13,6 +13,7 @@ from mixlens.aggregate.flow import indices
 from mixlens.answer import reading
 from mixlens.arguments import refuse_unknown
 from mixlens.budget import Demand, sizes_of, within
+from mixlens.capture.sight import windows_of
 from mixlens.capture.text import Tokens
 from mixlens.cost import Cost
 from mixlens.decompose import Block
@@ -103,26 +104,20 @@ def layer_maps(
     options: Mapping[str, Any],
     *,
     rows: Queries | None = None,
-    made: Tensor | None = None,
 ) -> LayerMaps:
-    """The LayerMaps of one text: of all rows, or of `rows`. Raises ModelError where all maps are zero.
-
-    `made` (layer, row): which rows of `scores` were made at all; the others are zeros that nobody reads.
-    """
+    """The LayerMaps of one text: of all rows, or of `rows`. Raises ModelError where all maps are zero."""
     mixing, tokens = MIXING[name], text_pass.tokens
     meta = provenance(subject, tokens)
     zero = (scores == 0).all(-1)
-    zero = zero if made is None else zero & made
     if mixing.needs != "forward" and bool(zero.any()):
-        if bool((scores == 0).all()):
-            raise ModelError(f"{name} is zero everywhere: no token reaches any other; the model ignores its input")
-        meta["zero_rows"] = tuple(tuple(row) for row in zero.nonzero().tolist())
+        require_something(name, not bool((scores == 0).all()))
+        found = zero.nonzero().tolist()
+        meta["zero_rows"] = tuple((*axes, row if rows is None else rows[row]) for *axes, row in found)
     with suppress(TargetError):  # the row that views show; where none is known they show the mean
         row = reading(subject.head, tokens, Target()).row
         if row is not None:
             meta["readout"] = row
-    causal = len(tokens) > 1 and all(s.causal for s in text_pass.sights)
-    plain = causal and all(s.plain for s in text_pass.sights)
+    causal, windows = windows_of(text_pass.sights, len(tokens))
     return LayerMaps(
         source=tokens,
         scores=scores,
@@ -133,9 +128,15 @@ def layer_maps(
         holds_residual=mixing.holds_residual,
         signed=mixing.signed,
         causal=causal,
-        windows=tuple(s.window for s in text_pass.sights) if plain else None,
+        windows=windows,
         rows=rows,
     )
+
+
+def require_something(name: str, something: bool) -> None:
+    """Raises ModelError for maps that are zero everywhere."""
+    if not something:
+        raise ModelError(f"{name} is zero everywhere: no token reaches any other; the model ignores its input")
 
 
 def _asked_rows(queries: Sequence[int] | None, name: str, lengths: Sequence[int]) -> list[Queries] | None:

@@ -44,10 +44,10 @@ def reproduce(
     """
     if name not in REPRODUCTIONS:
         raise UnknownMethod(f"no reproduction {name!r}{did_you_mean(name, REPRODUCTIONS)}")
-    found, folder = REPRODUCTIONS[name], Path(out) / name
+    entry, folder = REPRODUCTIONS[name], Path(out) / name
     for role in models or {}:
-        if role not in (*found.roles, "*"):
-            raise UnknownOption(f"expected a model for {', '.join(found.roles)} in {name}, got one for {role!r}")
+        if role not in (*entry.roles, "*"):
+            raise UnknownOption(f"expected a model for {', '.join(entry.roles)} in {name}, got one for {role!r}")
     report: Any = progress  # a function or None, by `barred`
     where = None if data is None else Path(data)
     study = Study(
@@ -64,5 +64,5 @@ def reproduce(
         progress=report,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    findings = found.run(study)
-    return write(found.cite, found.title, study, findings, found.claims(findings.panels))
+    findings = entry.run(study)
+    return write(entry.cite, entry.title, study, findings, entry.claims(findings.panels))

@@ -50,12 +50,12 @@ def _verb(study: Study, reference: str, published: Mapping[str, tuple[float, ...
 def verb_claims(panels: Sequence[Panel]) -> list[Claim]:
     """Rollout and flow against raw attention, flow against rollout, from the second layer up."""
     (panel,) = panels
-    said = (
+    orders = (
         ("Rollout correlates better than raw attention", "Rollout", "Raw"),
         ("Flow correlates better than raw attention", "Flow", "Raw"),
         ("Flow is more reliable than rollout", "Flow", "Rollout"),
     )
-    return [beats(panel, f"{text}, layer {k}", k, a, [b]) for text, a, b in said for k in panel.columns[1:]]
+    return [beats(panel, f"{text}, layer {k}", k, a, [b]) for text, a, b in orders for k in panel.columns[1:]]
 
 
 def table3(study: Study) -> Findings:
@@ -81,11 +81,11 @@ def _panel(
     study: Study, part: str, role: str, rows: list[Any], reference: str, chosen: tuple[int, ...] | None
 ) -> Panel:
     options = {reference: {"absolute": True}}
-    how: dict[str, Any] = {"target": "label", "options": options}
+    settings: dict[str, Any] = {"target": "label", "options": options}
     measures = (f"spearman:{reference}",)
-    raw = study.evaluate(f"{part}-raw", role, rows, [("Raw", _METHODS["Raw"], {})], measures, layers="each", **how)
+    raw = study.evaluate(f"{part}-raw", role, rows, [("Raw", _METHODS["Raw"], {})], measures, layers="each", **settings)
     summed: list[Method] = [(name, method, {}) for name, method in _METHODS.items() if name != "Raw"]
-    up_to = study.evaluate(f"{part}-up-to", role, rows, summed, measures, layers="upto", **how)
+    up_to = study.evaluate(f"{part}-up-to", role, rows, summed, measures, layers="upto", **settings)
     count = 1 + max(row.layer for row in raw if row.layer is not None)
     layers = [k for k in (chosen or range(1, count + 1)) if k <= count]
     values: dict[tuple[str, str], Values | Number] = {}

@@ -10,7 +10,7 @@ class Entry:
     """A table or figure: `page`, a name of `REPRODUCTIONS`, or `why` there is none."""
 
     label: str
-    what: str
+    content: str
     page: str = ""
     why: str = ""
 

@@ -84,14 +84,14 @@ def pairs(
 
 def nonzero(panel: Panel, text: str, column: str, row: str, sign: int = 1) -> Claim:
     """A number by itself is above 0 (`sign` -1: below)."""
-    one = Pair(panel.title, column, row, None, least(panel, column), sign)
-    return Claim(text, (one,) if (row, column) in panel.values else ())
+    pair = Pair(panel.title, column, row, None, least(panel, column), sign)
+    return Claim(text, (pair,) if (row, column) in panel.values else ())
 
 
 def near_zero(panel: Panel, text: str, column: str, row: str, within: float) -> Claim:
     """A number by itself is no further from 0 than `within`."""
-    one = Pair(panel.title, column, row, None, within)
-    return Claim(text, (one,) if (row, column) in panel.values else (), alike=True)
+    pair = Pair(panel.title, column, row, None, within)
+    return Claim(text, (pair,) if (row, column) in panel.values else (), alike=True)
 
 
 def least(panel: Panel, column: str, times: float = 1) -> float:

@@ -84,25 +84,25 @@ def table(study: Study) -> Findings:
     A seed at a time, so that a run that was killed has whole seeds to look at.
     """
     items, seeds = study.limit or ITEMS, study.seeds or SEEDS
-    found: dict[tuple[str, str, str], list[Values]] = {}
-    asked, kept = dict.fromkeys(TASKS, 0), dict.fromkeys(TASKS, 0)
+    parts: dict[tuple[str, str, str], list[Values]] = {}
+    prompts, kept = dict.fromkeys(TASKS, 0), dict.fromkeys(TASKS, 0)
     for seed in range(seeds):
         for task in TASKS:
             examples, tried = _answered(study, task, seed, items)
-            asked[task] += tried
+            prompts[task] += tried
             kept[task] += len(examples)
             for key, numbers in _measured(study, task, seed, examples).items():
-                found.setdefault((*key, task), []).append(numbers)
+                parts.setdefault((*key, task), []).append(numbers)
     study.counted.update(kept)
     every = [line for methods in GROUPS.values() for line in methods]
     rows = tuple(label for label, _, _ in every)
     panels = []
     for measure, title in TITLES.items():
-        values = {(label, task): np.concatenate(found[measure, label, task]) for label in rows for task in TASKS}
+        values = {(label, task): np.concatenate(parts[measure, label, task]) for label in rows for task in TASKS}
         panels.append(Panel(title, rows, tuple(TASKS), values, kind="rank"))
     panels.insert(1, _best(panels[0]))
     panels.append(_beside(study, every))
-    notes = [f"{task}: {kept[task]} of {asked[task]} prompts, which the model answers so" for task in TASKS]
+    notes = [f"{task}: {kept[task]} of {prompts[task]} prompts, which the model answers so" for task in TASKS]
     if study.costly is not None and COSTLY in GROUPS:
         names = ", ".join(label for label, _, _ in GROUPS[COSTLY])
         notes.append(f"{names}: on the first {study.costly} items of a task and seed, of {', '.join(LONG)} on none")
@@ -180,8 +180,8 @@ def _beside(study: Study, methods: Sequence[Method]) -> Panel:
 
         slug = "".join(c if c.isalnum() else "-" for c in label)
         rows = [{"method": name, "options": dict(options)}]
-        (found,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
-        out |= {(label, column): Number(float(value)) for column, value in zip(columns, found, strict=True)}
+        (gauges,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
+        out |= {(label, column): Number(float(value)) for column, value in zip(columns, gauges, strict=True)}
     note = (
         f"Time as a multiple of what random scores take (two passes), the median of {TEXTS} texts of {LENGTH} "
         "tokens. rho: Spearman's, the mean over pairs of these texts, and of scores with the token's place."

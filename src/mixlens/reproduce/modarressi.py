@@ -61,7 +61,7 @@ def table1(study: Study) -> Findings:
 def table1_claims(panels: Sequence[Panel]) -> list[Claim]:
     """Section 4.5: each component adds, the norms say more, one LayerNorm alone takes away."""
     (panel,) = panels
-    said = (
+    orders = (
         ("N_ENC is the highest of all", "N_ENC (GlobEnc)", None, 1),
         ("N_RESLN suddenly drops behind N_RES: LN1 alone deteriorates the scores", "N_RES", ("N_RESLN",), STRONG),
         ("Norms say more than weights, by a significant gap: N over W", "N", ("W",), STRONG),
@@ -71,7 +71,7 @@ def table1_claims(panels: Sequence[Panel]) -> list[Claim]:
     )
     return [
         beats(panel, f"{text} ({name})", name, best, others, times)
-        for text, best, others, times in said
+        for text, best, others, times in orders
         for name in panel.columns
     ]
 
@@ -79,7 +79,7 @@ def table1_claims(panels: Sequence[Panel]) -> list[Claim]:
 def table2(study: Study) -> Findings:
     """Individual and rolled-out maps of single layers against saliency (SST-2)."""
     chosen = ("N", "N_RES", "N_ENC (GlobEnc)")
-    methods = [one for one in ROLLED if one[0] in chosen]
+    methods = [entry for entry in ROLLED if entry[0] in chosen]
     individual = study.evaluate(
         "globenc-each", "sst2", study.rows("sst2/dev.jsonl"), methods, _SALIENCY, target="label", layers="each"
     )
@@ -104,13 +104,13 @@ def table2(study: Study) -> Findings:
             paper |= {(label, n): v for n, v in zip(names, published[label][which], strict=True)}
     panel = Panel("Spearman with saliency, by layer", chosen, tuple(columns), values, paper, resamples=study.resamples)
     turned: dict[tuple[str, str], Values | Number] = {
-        (label, how): values[label, f"{how} MAX"] for label in chosen for how in ("individual", "rollout")
+        (label, form): values[label, f"{form} MAX"] for label in chosen for form in ("individual", "rollout")
     }
     both = Panel(
         "Individual against rolled out, the best layer of each",
-        tuple(f"{label}, {how}" for label in chosen for how in ("individual", "rollout")),
+        tuple(f"{label}, {form}" for label in chosen for form in ("individual", "rollout")),
         ("MAX",),
-        {(f"{label}, {how}", "MAX"): v for (label, how), v in turned.items()},
+        {(f"{label}, {form}", "MAX"): v for (label, form), v in turned.items()},
         resamples=study.resamples,
     )
     note = "The paper's layers are 1, 6 and 12 of 12; ours the first, the middle and the last of the model's."
@@ -182,15 +182,15 @@ def figure4(study: Study) -> Findings:
             for k in range(len(references))
         ]
 
-    found = study.each("globenc-hta", "sst2", rows, correlations)
-    found = found.reshape(len(rows), len(statistics), len(compared), -1)
-    layers = tuple(str(layer + 1) for layer in range(found.shape[-1]))
+    rho = study.each("globenc-hta", "sst2", rows, correlations)
+    rho = rho.reshape(len(rows), len(statistics), len(compared), -1)
+    layers = tuple(str(layer + 1) for layer in range(rho.shape[-1]))
     panels = [
         Panel(
             f"{kind} of a layer's map rows with HTA x input",
             tuple(compared),
             layers,
-            {(m, k): found[:, s, c, int(k) - 1] for c, m in enumerate(compared) for k in layers},
+            {(m, k): rho[:, s, c, int(k) - 1] for c, m in enumerate(compared) for k in layers},
             shape="lines",
             level=0.99,
             resamples=study.resamples,
@@ -234,9 +234,9 @@ def figure5(study: Study) -> Findings:
         layers.append(str(at))
         values["all dimensions", str(at)] = Number(correlation(first, second), n=len(first))
         if out.sum() > 2:
-            found = permutation(first[out], second[out])
-            floor = 1 / factorial(found.n) if found.exact else 0.0
-            values["outliers", str(at)] = Number(found.value, n=found.n, p=found.p, floor=floor)
+            test = permutation(first[out], second[out])
+            floor = 1 / factorial(test.n) if test.exact else 0.0
+            values["outliers", str(at)] = Number(test.value, n=test.n, p=test.p, floor=floor)
         values["outliers, how many", str(at)] = Number(float(out.sum()), n=len(first))
     panel = Panel(
         "Pearson of the weights of LN1 and LN2",

@@ -32,7 +32,7 @@ MAPS: dict[str, tuple[str, dict[str, Any]]] = {
     "DL": ("deeplift", {}),
     "Value Zeroing": ("value_zeroing+rollout", {}),
 }
-_METHODS: list[Method] = [("Rand", "random", {}), *((label, *what) for label, what in MAPS.items())]
+_METHODS: list[Method] = [("Rand", "random", {}), *((label, *call) for label, call in MAPS.items())]
 _NAMES = tuple(label for label, _, _ in _METHODS)
 _MIXING = tuple(n for n in _NAMES if n not in ("GradXinput", "IG", "DL"))
 _CUES = {
@@ -99,7 +99,7 @@ def _alignment(study: Study, *measures: str) -> Findings:
 def alignment_claims(panels: Sequence[Panel]) -> list[Claim]:
     """Value Zeroing, raw attention, norms and gradients, layer by layer, about the cue (not its phrase)."""
     about = [panel for panel in panels if panel.title in _CUES.values()]
-    said = (
+    orders = (
         ("Value Zeroing aligns best among the context mixing methods", "Value Zeroing", _MIXING),
         ("Raw attention is worse than random scores", "Rand", ("Attn",)),
         ("Attn-norm improves on raw attention", "Attn-norm", ("Attn",)),
@@ -107,7 +107,7 @@ def alignment_claims(panels: Sequence[Panel]) -> list[Claim]:
     early = "Gradients highlight the cue more in the first layer than Value Zeroing"
     return [
         beats(panel, f"{text}, layer {k} ({panel.title})", k, best, others)
-        for text, best, others in said
+        for text, best, others in orders
         for panel in about
         for k in panel.columns
     ] + [
@@ -156,15 +156,15 @@ def table2(study: Study) -> Findings:
         zip(_NAMES, (-0.02, 0.08, 0.56, -0.24, 0.17, -0.12, -0.12, -0.99, -0.77, -1.00, 0.64), strict=True)
     )
     values: dict[tuple[str, str], Values | Number] = {}
-    found = {}
+    tests = {}
     for name in _NAMES:
         if name == "Rand":
             continue
         dots = np.array([float(np.nanmean(table.values("cue_dot", name, int(k) - 1))) for k in layers])
-        found[name] = permutation(dots, codes, statistic="spearman")
-        one = found[name]
-        floor = 1 / factorial(one.n) if one.exact else 0.0
-        values[name, "rho"] = Number(one.value, n=one.n, p=one.p, floor=floor)
+        tests[name] = permutation(dots, codes, statistic="spearman")
+        test = tests[name]
+        floor = 1 / factorial(test.n) if test.exact else 0.0
+        values[name, "rho"] = Number(test.value, n=test.n, p=test.p, floor=floor)
     shown = tuple(n for n in _NAMES if n != "Rand")
     panel = Panel(
         "Spearman of compression and cue alignment (dot product) over layers",
@@ -176,7 +176,7 @@ def table2(study: Study) -> Findings:
     )
     notes = (
         "Six layers: nothing beyond the exact permutation p is claimed.",
-        *(f"{name}: {_in_words(one)}" for name, one in found.items()),
+        *(f"{name}: {_in_words(test)}" for name, test in tests.items()),
     )
     return Findings((panel,), notes)
 
@@ -184,19 +184,19 @@ def table2(study: Study) -> Findings:
 def table2_claims(panels: Sequence[Panel]) -> list[Claim]:
     """Value Zeroing's alignment goes with what a probe finds, the gradients' against it."""
     (panel,) = panels
-    said = [("Value Zeroing", "positively", 1), *((m, "negatively", -1) for m in ("GradXinput", "IG", "DL"))]
+    orders = [("Value Zeroing", "positively", 1), *((m, "negatively", -1) for m in ("GradXinput", "IG", "DL"))]
     text = "alignment is highly correlated with probing,"
-    return [nonzero(panel, f"{name}: {text} {how}", "rho", name, sign) for name, how, sign in said]
+    return [nonzero(panel, f"{name}: {text} {sense}", "rho", name, sign) for name, sense, sign in orders]
 
 
-def _in_words(found: Correlation) -> str:
-    return f"rho {found.value:+.2f}, exact permutation p = {found.p:.3f} over {found.n} layers"
+def _in_words(test: Correlation) -> str:
+    return f"rho {test.value:+.2f}, exact permutation p = {test.p:.3f} over {test.n} layers"
 
 
 def table3(study: Study) -> Findings:
     """Spearman of aggregated scores with blank-out ([UNK], probability among target and foil)."""
     methods: list[Method] = [("Rand", "random", {}), ("Attn-rollout", "attention_rollout", {})]
-    methods += [(label, *what) for label, what in MAPS.items()]
+    methods += [(label, *call) for label, call in MAPS.items()]
     methods += [("|GradXinput|", "grad_x_input", {"absolute": True})]
     names = tuple(label for label, _, _ in methods)
     table = study.split(
@@ -262,21 +262,21 @@ def figure_a1(study: Study) -> Findings:
 
 def figure_a1_claims(panels: Sequence[Panel]) -> list[Claim]:
     """No distance, and no standardising, makes a difference that matters: in any layer, by either measure."""
-    said = (
+    likenesses = (
         ("Standardising makes no noticeable difference", "cosine", ["cosine, standardised"]),
         ("Spearman's distance shows the same pattern as cosine", "cosine", ["spearman", "spearman, standardised"]),
         ("Euclidean distance shows the same pattern as cosine", "cosine", ["euclidean", "euclidean, standardised"]),
     )
     return [
-        Claim(text, tuple(one for p in panels for one in pairs(p, p.columns, best, others)), alike=True)
-        for text, best, others in said
+        Claim(text, tuple(pair for p in panels for pair in pairs(p, p.columns, best, others)), alike=True)
+        for text, best, others in likenesses
     ]
 
 
 def _cues(study: Study) -> Joined:
     phrases = [(label, name, {"spans": "phrase"}) for name, (label, _) in _PHRASES.items()]
-    how: dict[str, Any] = {"task": "agreement", "layers": "each", "beside": phrases}
-    return study.split("vz-cues", "agreement", held_out(study), _METHODS, tuple(_CUES), ("IG",), **how)
+    settings: dict[str, Any] = {"task": "agreement", "layers": "each", "beside": phrases}
+    return study.split("vz-cues", "agreement", held_out(study), _METHODS, tuple(_CUES), ("IG",), **settings)
 
 
 def _layers(table: Table) -> tuple[str, ...]:

@@ -117,12 +117,12 @@ def confidence(study: Study, name: str) -> Table:
     return _evaluated(study, name, "confidence", methods, ("kendall_confidence",))
 
 
-def _evaluated(study: Study, name: str, what: str, methods: Sequence[Method], measures: Sequence[str]) -> Table:
-    one = SETS[name]
-    few = study.costly if one.truncate else None  # texts of hundreds of tokens
-    rows = study.rows(one.file, at_most=min(one.at_most, few or one.at_most))
-    part = f"attcat-{what}-{_slug(name)}" + ("" if few is None else f"-{few}")
-    return study.evaluate(part, one.role, rows, methods, measures, task=one.task, truncate=one.truncate)
+def _evaluated(study: Study, name: str, purpose: str, methods: Sequence[Method], measures: Sequence[str]) -> Table:
+    dataset = SETS[name]
+    few = study.costly if dataset.truncate else None  # texts of hundreds of tokens
+    rows = study.rows(dataset.file, at_most=min(dataset.at_most, few or dataset.at_most))
+    part = f"attcat-{purpose}-{_slug(name)}" + ("" if few is None else f"-{few}")
+    return study.evaluate(part, dataset.role, rows, methods, measures, task=dataset.task, truncate=dataset.truncate)
 
 
 def table1(study: Study) -> Findings:
@@ -130,11 +130,11 @@ def table1(study: Study) -> Findings:
     values: dict[tuple[str, str], Values | Number] = {}
     paper: dict[tuple[str, str], float] = {}
     better: dict[str, int] = {}
-    for name, one in SETS.items():
+    for name, dataset in SETS.items():
         table = deletion(study, name)
         for measure, title, sign, published in (
-            ("aopc", f"{name} AOPC", 1, one.aopc),
-            ("log_odds", f"{name} LOdds", -1, one.log_odds),
+            ("aopc", f"{name} AOPC", 1, dataset.aopc),
+            ("log_odds", f"{name} LOdds", -1, dataset.log_odds),
         ):
             better[title] = sign
             values |= {(label, title): table.values(measure, label) for label in _NAMES}
@@ -148,7 +148,7 @@ def table1_claims(panels: Sequence[Panel]) -> list[Claim]:
     """Section 6.1: AttCAT before all and before TransAtt, CAT after it, the attention-based methods last."""
     (panel,) = panels
     code, others = _NAMES[9], (*_NAMES[:6], _NAMES[8])
-    said = (
+    orders = (
         ("AttCAT is the best method", "AttCAT", _NAMES[:8], 1),
         ("AttCAT as the authors' code computes it is the best", code, others, 1),
         ("AttCAT outperforms TransAtt", "AttCAT", ("TransAtt",), 1),
@@ -157,7 +157,7 @@ def table1_claims(panels: Sequence[Panel]) -> list[Claim]:
     )
     return [
         beats(panel, f"{text} ({column})", column, best, rivals, times)
-        for text, best, rivals, times in said
+        for text, best, rivals, times in orders
         for column in panel.columns
     ] + [
         Claim(
@@ -176,10 +176,10 @@ def table2(study: Study) -> Findings:
     """Kendall's tau between the explanations of two classes (lower: more confident)."""
     values: dict[tuple[str, str], Values | Number] = {}
     paper: dict[tuple[str, str], float] = {}
-    for name, one in SETS.items():
+    for name, dataset in SETS.items():
         table = confidence(study, name)
         values |= {(label, name): table.values("kendall_confidence", label) for label in _CLASSY}
-        paper |= {(label, name): v for label, v in zip(_CLASSY, one.kendall, strict=False)}
+        paper |= {(label, name): v for label, v in zip(_CLASSY, dataset.kendall, strict=False)}
     better = dict.fromkeys(SETS, -1)
     panel = Panel("Kendall confidence", _CLASSY, tuple(SETS), values, paper, better, resamples=study.resamples)
     note = "Tau of the two index permutations, as the paper defines it: positions are compared, not ranks."
@@ -190,19 +190,19 @@ def table2_claims(panels: Sequence[Panel]) -> list[Claim]:
     """AttCAT is the most confident, by the paper's formula and by its code's."""
     (panel,) = panels
     code, others = _CLASSY[7], (*_CLASSY[:4], _CLASSY[6])
-    said = (
+    orders = (
         ("AttCAT is the most confident", "AttCAT", _CLASSY[:6]),
         ("AttCAT as the authors' code computes it is the most confident", code, others),
     )
-    return [beats(panel, f"{text} ({c})", c, best, rivals) for text, best, rivals in said for c in panel.columns]
+    return [beats(panel, f"{text} ({c})", c, best, rivals) for text, best, rivals in orders for c in panel.columns]
 
 
 def figure3(study: Study) -> Findings:
     """Precision@20 of extractive question answering: how many answer tokens are among the 20 highest."""
     rows = study.rows("qa_xquad_en/test.jsonl", held_out)
     methods = [m for m in METHODS if m[0] not in ("PartialLRP", "TransAtt")]  # no relevance rules for this head
-    how: dict[str, Any] = {"task": "question", "truncate": True}
-    table = study.evaluate("attcat-precision", "question", rows, methods, ("precision_at_k",), **how)
+    settings: dict[str, Any] = {"task": "question", "truncate": True}
+    table = study.evaluate("attcat-precision", "question", rows, methods, ("precision_at_k",), **settings)
     rows_of = {label: label for label, _, _ in methods} | {"Random scores": "random"}
     values = {(row, "Precision@20"): table.values("precision_at_k", label) for row, label in rows_of.items()}
     panel = Panel("Precision@20", tuple(rows_of), ("Precision@20",), values, kind="tokens", resamples=study.resamples)
@@ -262,20 +262,20 @@ def figure4(study: Study) -> Findings:
         half = len(largest) // 2
         return [float(part.mean() / largest.max()) for part in (largest[:half], largest[half:])]
 
-    found = study.each("attcat-layers", "sst2", study.rows("sst2/dev.jsonl", at_most=_SENTENCES), halves)
+    shares = study.each("attcat-layers", "sst2", study.rows("sst2/dev.jsonl", at_most=_SENTENCES), halves)
     names, column = ("lower half", "upper half"), "largest score"
     size = Panel(
         "Largest score of a layer, by the largest of all layers",
         names,
         (column,),
-        {(name, column): found[:, k] for k, name in enumerate(names)},
+        {(name, column): shares[:, k] for k, name in enumerate(names)},
         kind="score",
         resamples=study.resamples,
     )
     answer = attcat.target.label if attcat.target is not None else None
     notes = (
         f"The sentence is the paper's; the model answers {answer!r}. Authors' indexing. One sentence "
-        f"proves nothing about layers, so their size is measured on {len(found)} sentences of SST-2.",
+        f"proves nothing about layers, so their size is measured on {len(shares)} sentences of SST-2.",
     )
     return Findings((panel, size), notes)
 

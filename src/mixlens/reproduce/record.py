@@ -52,11 +52,11 @@ class PageRecord:
             {
                 **{k: v for k, v in vars(t).items() if k not in ("cells", "orderings")},
                 "cells": [[row, column, dict(cell)] for (row, column), cell in t.cells.items()],
-                "orderings": [_flat(one) for one in t.orderings],
+                "orderings": [_flat(pair) for pair in t.orderings],
             }
             for t in self.tables
         ]
-        claims = [{"text": c.text, "alike": c.alike, "pairs": [_flat(one) for one in c.pairs]} for c in self.claims]
+        claims = [{"text": c.text, "alike": c.alike, "pairs": [_flat(pair) for pair in c.pairs]} for c in self.claims]
         plain = {**vars(self), "pair": [*_PAIR, *_MEASURED], "tables": tables, "claims": claims}
         write_text(path, _lines(_rounded(plain)))
 
@@ -64,9 +64,9 @@ class PageRecord:
     def read(path: Path) -> PageRecord:
         """From such a file."""
         plain = json.loads(path.read_text(encoding="utf-8"))
-        tables = tuple(_table(one) for one in plain["tables"])
+        tables = tuple(_table(entry) for entry in plain["tables"])
         claims = tuple(Tested(c["text"], tuple(_measured(p) for p in c["pairs"]), c["alike"]) for c in plain["claims"])
-        pictures = tuple((what, file) for what, file in plain["pictures"])
+        pictures = tuple((title, file) for title, file in plain["pictures"])
         strings = {name: tuple(plain[name]) for name in ("circumstances", "notes")}
         return PageRecord(
             plain["name"], plain["cite"], plain["title"], tables=tables, claims=claims, pictures=pictures, **strings
@@ -78,9 +78,9 @@ def table(panel: Panel) -> Table:
     cells: dict[tuple[str, str], dict[str, float]] = {}
     for row in panel.rows:
         for column in panel.columns:
-            found = panel.summary(row, column)
-            if found is not None:
-                cells[row, column] = {k: v for k in _NUMBERS if (v := getattr(found, k, math.nan)) == v}
+            number = panel.summary(row, column)
+            if number is not None:
+                cells[row, column] = {k: v for k in _NUMBERS if (v := getattr(number, k, math.nan)) == v}
                 if (row, column) in panel.paper:
                     cells[row, column]["paper"] = panel.paper[row, column]
     return Table(panel.title, panel.rows, panel.columns, cells, panel.note, tuple(tally(panel)))
@@ -109,9 +109,9 @@ def _table(plain: Mapping[str, Any]) -> Table:
     )
 
 
-def _flat(one: Measured) -> list[Any]:
+def _flat(pair: Measured) -> list[Any]:
     """A pair as the list of its fields, in the order that the file names under "pair"."""
-    return [getattr(one.pair, name) for name in _PAIR] + [getattr(one, name) for name in _MEASURED]
+    return [getattr(pair.pair, name) for name in _PAIR] + [getattr(pair, name) for name in _MEASURED]
 
 
 def _measured(plain: Sequence[Any]) -> Measured:
@@ -125,9 +125,9 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return None if math.isnan(value) else float(f"{value:.{_DIGITS}g}")
     if isinstance(value, Mapping):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: _rounded(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_rounded(one) for one in value]
+        return [_rounded(part) for part in value]
     return value
 
 

@@ -35,16 +35,16 @@ _SAID = {
 }
 
 
-def write(cite: str, title: str, study: Study, found: Findings, claims: Sequence[Claim]) -> Path:
+def write(cite: str, title: str, study: Study, findings: Findings, claims: Sequence[Claim]) -> Path:
     """Write page.md, record.json, table.csv and a PNG a panel and picture into the study's folder; the page's path."""
     pictures = []
-    for number, panel in enumerate(found.panels, 1):
+    for number, panel in enumerate(findings.panels, 1):
         pictures.append((panel.title, f"{study.name}-{number}.png"))
         reproduction.panel(panel, study.out / pictures[-1][1])
-    for number, (name, draw) in enumerate(found.pictures.items(), 1 + len(found.panels)):
+    for number, (name, draw) in enumerate(findings.pictures.items(), 1 + len(findings.panels)):
         pictures.append((name, f"{study.name}-{number}.png"))
         draw(study.out / pictures[-1][1])
-    made = record(study.name, cite, title, circumstances(study), found.panels, claims, pictures, found.notes)
+    made = record(study.name, cite, title, circumstances(study), findings.panels, claims, pictures, findings.notes)
     made.save(study.out / "record.json")
     write_text(study.out / "table.csv", _csv(made))
     path = study.out / "page.md"
@@ -87,9 +87,9 @@ def circumstances(study: Study) -> list[str]:
     texts = ", ".join(f"{file} {count}" for file, count in study.counted.items()) or "none"
     options = {"--limit": study.limit, "--seeds": study.seeds, "--costly": study.costly, "--device": study.device}
     options["--batch-size"] = None if study.batch_size == BATCH else study.batch_size
-    said = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
+    words = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
     models = [name if role == "*" else f"{role}={name}" for role, name in study.models.items()]
-    said += "".join(f" --model {shlex.quote(one)}" for one in models)
+    words += "".join(f" --model {shlex.quote(named)}" for named in models)
     data = "" if study.name == "known-source" and study.data is None else " --data DIR"
     device = study.device or "cpu"
     if device.startswith("cuda"):
@@ -99,7 +99,7 @@ def circumstances(study: Study) -> list[str]:
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
     versions += f", Python {platform.python_version()}"
     return [
-        f"`mixlens reproduce {study.name}{data}{said}`",
+        f"`mixlens reproduce {study.name}{data}{words}`",
         f"{date.today().isoformat()}, mixlens {mixlens.__version__}, {versions}, {device}",
         f"models: {used or 'none'}",
         f"texts: {texts}",
@@ -112,17 +112,17 @@ def _table(table: Table) -> list[str]:
     for row in table.rows:
         cells = []
         for column in table.columns:
-            found = table.cells.get((row, column))
-            if found is None or "mean" not in found:
+            cell = table.cells.get((row, column))
+            if cell is None or "mean" not in cell:
                 cells.append("-")
                 continue
-            text = f"{found['mean']:.2f}"
-            if "std" in found:
-                text += f" ± {found['std']:.2f}"
-            if "low" in found:
-                text += f" [{found['low']:.2f}, {found['high']:.2f}]"
-            if "paper" in found:
-                text += f" (paper {found['paper']:g})"
+            text = f"{cell['mean']:.2f}"
+            if "std" in cell:
+                text += f" ± {cell['std']:.2f}"
+            if "low" in cell:
+                text += f" [{cell['low']:.2f}, {cell['high']:.2f}]"
+            if "paper" in cell:
+                text += f" (paper {cell['paper']:g})"
             cells.append(text)
         lines.append(f"| {_cell(row)} | {' | '.join(cells)} |")
     return lines
@@ -132,14 +132,14 @@ def _tally(table: Table) -> list[str]:
     """How many of the orderings of the paper's numbers hold here, column by column, and which are reversed."""
     if table.said:
         return ["", *(f"- {line}" for line in table.said)]
-    found = judge([Tested("", (one,)) for one in table.orderings])
-    columns = list(dict.fromkeys(one.pair.column for one in table.orderings))
+    judged = judge([Tested("", (pair,)) for pair in table.orderings])
+    columns = list(dict.fromkeys(pair.pair.column for pair in table.orderings))
     out = []
     for column in columns:
-        here = [one for one in found if one.tested.pairs[0].pair.column == column]
-        count = Counter(one.verdict.partition(",")[0] for one in here)
-        small = Counter(one.verdict.partition(",")[0] for one in here if one.verdict.endswith("small"))
-        turned = [one.tested.pairs[0].pair for one in here if one.verdict == "reversed"]
+        here = [claim for claim in judged if claim.tested.pairs[0].pair.column == column]
+        count = Counter(claim.verdict.partition(",")[0] for claim in here)
+        small = Counter(claim.verdict.partition(",")[0] for claim in here if claim.verdict.endswith("small"))
+        turned = [claim.tested.pairs[0].pair for claim in here if claim.verdict == "reversed"]
         names = [f"{pair.better} over {pair.worse}" for pair in turned]
         shown = ", ".join(map(_cell, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         line = (
@@ -159,57 +159,57 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
     if not judged:
         return []
     lines = ["", "**The paper's claims**", "", "| claim | here | p | by how much |", "| --- | --- | --- | --- |"]
-    for one in judged:
-        lines.append(f"| {_cell(one.tested.text)} | {one.verdict} | {_p(one)} | {_cell(evidence(one))} |")
-    used = {pair.source for one in judged for pair in one.tested.pairs}
-    said = [text for source, text in _SAID.items() if source in used]
-    return [*lines, *(["", " ".join(said)] if said else [])]
+    for claim in judged:
+        lines.append(f"| {_cell(claim.tested.text)} | {claim.verdict} | {_p(claim)} | {_cell(evidence(claim))} |")
+    used = {pair.source for claim in judged for pair in claim.tested.pairs}
+    notes = [text for source, text in _SAID.items() if source in used]
+    return [*lines, *(["", " ".join(notes)] if notes else [])]
 
 
-def _p(one: Judged) -> str:
-    if math.isnan(one.p):
+def _p(claim: Judged) -> str:
+    if math.isnan(claim.p):
         return "-"
-    sources = [pair.source for pair in one.tested.pairs]
+    sources = [pair.source for pair in claim.tested.pairs]
     mark = next((_SOURCES[source] for source in ("two intervals", "interval") if source in sources), "")
-    return ("< 0.001" if one.p < 0.001 else f"{one.p:.3f}") + mark
+    return ("< 0.001" if claim.p < 0.001 else f"{claim.p:.3f}") + mark
 
 
-def evidence(one: Judged) -> str:
+def evidence(claim: Judged) -> str:
     """The pair that a verdict hangs on, what would matter where it is less, and the others that speak against it."""
-    pairs, decisive = one.tested.pairs, one.decisive
+    pairs, decisive = claim.tested.pairs, claim.decisive
     if decisive is None:
         return "not measured here"
-    text = _pair(decisive, one.tested)
-    if one.verdict == "too few":
+    text = _pair(decisive, claim.tested)
+    if claim.verdict == "too few":
         return f"{text}; the smallest p that so few could give is {decisive.floor:.3f}, above {ALPHA:g}"
-    if one.tested.alike:
+    if claim.tested.alike:
         text += f"; alike is taken as within {decisive.pair.least:g}"
-    elif one.verdict.endswith("small"):
+    elif claim.verdict.endswith("small"):
         text += f"; {decisive.pair.least:g} would matter"
     if len(pairs) > 1 and decisive.toward == min(p.toward for p in pairs):
         text += f"; the least favourable of {len(pairs)}"
-    others = sorted((p for p in one.tested.against if p is not decisive), key=lambda p: p.toward)
+    others = sorted((p for p in claim.tested.against if p is not decisive), key=lambda p: p.toward)
     if others:
-        shown = "; ".join(_pair(p, one.tested) for p in others[:3])
+        shown = "; ".join(_pair(p, claim.tested) for p in others[:3])
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         text += f". Against it also: {shown}{more}"
     return text
 
 
-def _pair(one: Measured, of: Tested) -> str:
+def _pair(measured: Measured, of: Tested) -> str:
     """A pair's difference, and as much of what it is about as tells it from the claim's other pairs."""
-    pair = one.pair
-    text = f"{one.difference:+.3f}"
-    if not math.isnan(one.low):
-        text += f" [{one.low:+.3f}, {one.high:+.3f}]"
+    pair = measured.pair
+    text = f"{measured.difference:+.3f}"
+    if not math.isnan(measured.low):
+        text += f" [{measured.low:+.3f}, {measured.high:+.3f}]"
     several = len({p.pair.better for p in of.pairs}) > 1
     if pair.worse is None:
-        text += f" ({pair.better}{f', n = {one.n}' if one.n else ''})"
+        text += f" ({pair.better}{f', n = {measured.n}' if measured.n else ''})"
     elif of.alike:
         text += f" from {pair.worse}"
     else:
         text += f" {pair.better} over" if several else " over"
-        text += f" {pair.worse}{', where less is better' if one.difference * one.toward < 0 else ''}"
+        text += f" {pair.worse}{', where less is better' if measured.difference * measured.toward < 0 else ''}"
     if len({p.pair.panel for p in of.pairs}) > 1:
         return f"{text} ({pair.panel}, {pair.column})"
     return f"{text} ({pair.column})" if len({p.pair.column for p in of.pairs}) > 1 else text

@@ -144,9 +144,9 @@ vz_maps = page(
         "agreement",
         _HAT,
         maps={
-            f"{label}, {said}": Map(method, how, normalized=how == "each" and label != "Attn")
+            f"{label}, {words}": Map(method, form, normalized=form == "each" and label != "Attn")
             for label, method in _MIXED.items()
-            for how, said in (("each", "each layer"), ("rollout", "rolled out"))
+            for form, words in (("each", "each layer"), ("rollout", "rolled out"))
         },
     ),
     notes=("Single layers' rows are divided by their sum, as the paper's are; rollouts are of the maps as they are.",),

@@ -108,7 +108,7 @@ class Study:
         return chosen
 
     def evaluate(
-        self, part: str, role: str, data: Any, methods: Sequence[Any], measures: Sequence[Any], **how: Any
+        self, part: str, role: str, data: Any, methods: Sequence[Any], measures: Sequence[Any], **settings: Any
     ) -> Table:
         """`mixlens.evaluate`, kept in a folder, so that a killed run goes on and one that was done is only read."""
         report = None if self.progress is None else (lambda done, total: self.progress(part, done, total))  # type: ignore[misc]
@@ -119,10 +119,10 @@ class Study:
             methods,
             measures,
             self._folder(part),
-            batch_size=how.pop("batch_size", self.batch_size),
+            batch_size=settings.pop("batch_size", self.batch_size),
             resamples=self.resamples,
             progress=report,
-            **how,
+            **settings,
         )
 
     def each(
@@ -153,7 +153,7 @@ class Study:
         measures: Sequence[str],
         costly: Sequence[str],
         beside: Sequence[Any] = (),
-        **how: Any,
+        **settings: Any,
     ) -> Joined:
         """`evaluate`, where the methods labelled in `costly` have a run of their own, on `self.costly` of the texts.
 
@@ -163,9 +163,9 @@ class Study:
         chosen = tuple(round(i * (len(rows) - 1) / max(1, few - 1)) for i in range(few))
         dear = [m for m in methods if m[0] in costly]
         rest = [m for m in methods if m[0] not in costly]
-        table = self.evaluate(f"{part}-others", role, rows, rest, [*measures, *beside], **how)
+        table = self.evaluate(f"{part}-others", role, rows, rest, [*measures, *beside], **settings)
         part = f"{part}-costly" if few == len(rows) else f"{part}-{few}"
-        other = self.evaluate(part, role, [rows[i] for i in chosen], dear, measures, **how)
+        other = self.evaluate(part, role, [rows[i] for i in chosen], dear, measures, **settings)
         return Joined(table, other, tuple(m[0] for m in dear), chosen, len(rows))
 
 
@@ -196,5 +196,5 @@ class Joined:
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know of the texts."""
         names = ", ".join(self.costly)
-        some = len(self.chosen) < self.count
-        return (f"{names}: on {len(self.chosen)} of the {self.count} texts, evenly spaced.",) if some else ()
+        partial = len(self.chosen) < self.count
+        return (f"{names}: on {len(self.chosen)} of the {self.count} texts, evenly spaced.",) if partial else ()

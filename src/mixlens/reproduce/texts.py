@@ -20,7 +20,7 @@ class Map:
     """
 
     method: str
-    how: str = "rollout"
+    form: str = "rollout"
     row: str | None = None
     last: bool = False
     normalized: bool = False
@@ -49,24 +49,25 @@ def shown(study: Study, texts: Sequence[Text], notes: Sequence[str] = ()) -> Fin
     panels: list[Panel] = []
     pictures: dict[str, Any] = {}
     answers = []
-    for number, one in enumerate(texts, 1):
-        said = [study.attribute(one.role, one.text, m, one.target, **o) for _, m, o in (*one.scores, *one.marked)]
-        if said:
-            shown_as = " / ".join(one.text) if isinstance(one.text, tuple) else one.text
-            answers.append(f"Text {number}: {_short(shown_as)!r}, explained: {_label(said[0].target)}.")
-        if one.scores:
-            panels.append(_panel(number, [label for label, _, _ in one.scores], said[: len(one.scores)]))
-        for (label, _, _), attr in zip(one.marked, said[len(one.scores) :], strict=True):
+    for number, item in enumerate(texts, 1):
+        asks = (*item.scores, *item.marked)
+        attributions = [study.attribute(item.role, item.text, m, item.target, **o) for _, m, o in asks]
+        if attributions:
+            shown_as = " / ".join(item.text) if isinstance(item.text, tuple) else item.text
+            answers.append(f"Text {number}: {_short(shown_as)!r}, explained: {_label(attributions[0].target)}.")
+        if item.scores:
+            panels.append(_panel(number, [label for label, _, _ in item.scores], attributions[: len(item.scores)]))
+        for (label, _, _), attr in zip(item.marked, attributions[len(item.scores) :], strict=True):
             pictures[f"{label}, text {number}"] = _coloured(attr)
-        pictures |= {f"{label}, text {number}": _drawing(study, one, which) for label, which in one.maps.items()}
-    return Findings(tuple(panels), (*answers, *notes), pictures, tuple(str(one.text) for one in texts))
+        pictures |= {f"{label}, text {number}": _drawing(study, item, which) for label, which in item.maps.items()}
+    return Findings(tuple(panels), (*answers, *notes), pictures, tuple(str(item.text) for item in texts))
 
 
-def _panel(number: int, labels: Sequence[str], found: Sequence[Any]) -> Panel:
+def _panel(number: int, labels: Sequence[str], attributions: Sequence[Any]) -> Panel:
     """Methods by tokens, each method's scores divided by its largest."""
-    columns = tuple(f"{i} {token}" for i, token in enumerate(found[0].tokens))
+    columns = tuple(f"{i} {token}" for i, token in enumerate(attributions[0].tokens))
     values: dict[tuple[str, str], Values | Number] = {}
-    for label, attr in zip(labels, found, strict=True):
+    for label, attr in zip(labels, attributions, strict=True):
         scores = attr.scores.double()
         largest = float(scores.abs().max()) or 1.0
         values |= {(label, c): Number(float(v) / largest) for c, v in zip(columns, scores, strict=True)}
@@ -79,9 +80,9 @@ def _drawing(study: Study, text: Text, which: Map) -> Callable[[Any], Any]:
     maps = maps.normalized() if which.normalized else maps
     mask = study.lens(text.role).tokenizer.mask_token if which.row == "mask" else None
     row = None if which.row is None else 0 if which.row == "cls" else maps.tokens.index(mask)
-    if which.how == "rollout":
+    if which.form == "rollout":
         maps = maps.rollout()
-    elif which.how == "flow":
+    elif which.form == "flow":
         maps = maps.flow()
     maps = maps.layer(-1) if which.last else maps
     return lambda path: maps.plot(path, row=row, kind=which.kind)

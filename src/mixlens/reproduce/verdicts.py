@@ -59,15 +59,15 @@ class Tested:
     @property
     def against(self) -> list[Measured]:
         """The pairs that speak against it."""
-        return [one for one in self.pairs if one.toward < 0]
+        return [pair for pair in self.pairs if pair.toward < 0]
 
     @property
     def p(self) -> float:
         """Two-sided, before any correction for other claims; NaN where no pair has one."""
-        known = [one.p for one in self.pairs if not math.isnan(one.p)]
+        known = [pair.p for pair in self.pairs if not math.isnan(pair.p)]
         if not known or len(known) < len(self.pairs):
             return NAN
-        worst = [one.p for one in self.against]
+        worst = [pair.p for pair in self.against]
         return min(1.0, len(known) * min(worst)) if worst else max(known)
 
 
@@ -101,32 +101,32 @@ def measure_pairs(pairs: Sequence[tuple[Pair, bool]], panels: Mapping[str, Panel
             continue
         out[at], toward = _of_texts(panel, pair, alike, x, y)
         texts.setdefault(len(toward), []).append((at, toward))
-    for some in texts.values():
-        for (at, _), p in zip(some, sign_flip(np.stack([values for _, values in some], 1)), strict=True):
+    for group in texts.values():
+        for (at, _), p in zip(group, sign_flip(np.stack([values for _, values in group], 1)), strict=True):
             out[at] = _with_p(out[at], float(p))
     return [out[at] for at in range(len(pairs))]
 
 
 def judge(tested: Sequence[Tested], alpha: float = ALPHA) -> list[Judged]:
     """The verdicts of claims that stand on one page, at `alpha` for all of them together."""
-    return [_judged(one, p, alpha) for one, p in zip(tested, holm([one.p for one in tested]), strict=True)]
+    return [_judged(claim, p, alpha) for claim, p in zip(tested, holm([claim.p for claim in tested]), strict=True)]
 
 
-def _judged(one: Tested, p: float, alpha: float) -> Judged:
+def _judged(claim: Tested, p: float, alpha: float) -> Judged:
     if math.isnan(p):
-        return Judged(one, "not measured", p, None)
-    nearest = min(one.pairs, key=lambda pair: pair.toward)
-    if max(pair.floor for pair in one.pairs) > alpha:
-        return Judged(one, "too few", p, nearest)
+        return Judged(claim, "not measured", p, None)
+    nearest = min(claim.pairs, key=lambda pair: pair.toward)
+    if max(pair.floor for pair in claim.pairs) > alpha:
+        return Judged(claim, "too few", p, nearest)
     if p > alpha:
-        return Judged(one, "undecided", p, nearest)
-    if not one.against:
-        small = not one.alike and any(pair.small for pair in one.pairs)
-        return Judged(one, "holds, but small" if small else "holds", p, nearest)
-    sure = [pair for pair in one.against if len(one.pairs) * pair.p <= alpha]
+        return Judged(claim, "undecided", p, nearest)
+    if not claim.against:
+        small = not claim.alike and any(pair.small for pair in claim.pairs)
+        return Judged(claim, "holds, but small" if small else "holds", p, nearest)
+    sure = [pair for pair in claim.against if len(claim.pairs) * pair.p <= alpha]
     decisive = min(sure, key=lambda pair: pair.toward)
-    small = not one.alike and decisive.small
-    return Judged(one, "reversed, but small" if small else "reversed", p, decisive)
+    small = not claim.alike and decisive.small
+    return Judged(claim, "reversed, but small" if small else "reversed", p, decisive)
 
 
 def _worse(panel: Panel, pair: Pair) -> Values | Number:
@@ -134,56 +134,56 @@ def _worse(panel: Panel, pair: Pair) -> Values | Number:
 
 
 def _of_texts(panel: Panel, pair: Pair, alike: bool, x: Values, y: Values) -> tuple[Measured, Values]:
-    found = paired(x, y, level=panel.level, resamples=panel.resamples)
+    test = paired(x, y, level=panel.level, resamples=panel.resamples)
     if alike:  # how far what matters is from the difference
-        toward = pair.least - math.copysign(1, found.difference) * (x - y)
+        toward = pair.least - math.copysign(1, test.difference) * (x - y)
     else:
         toward = (pair.sign or panel.sign(pair.column)) * (x - y)
-    mean = float(np.nanmean(toward)) if found.n else NAN
-    made = Measured(pair, found.difference, found.low, found.high, mean, found.n, NAN, sign_floor(found.n), "texts")
+    mean = float(np.nanmean(toward)) if test.n else NAN
+    made = Measured(pair, test.difference, test.low, test.high, mean, test.n, NAN, sign_floor(test.n), "texts")
     return made, toward
 
 
 def _of_numbers(panel: Panel, pair: Pair, alike: bool) -> Measured:
     """From a number's own test, the interval of the paired difference, or both intervals, whichever there is first."""
-    one = _number(panel, pair.better, pair.column)
-    other = Number(0.0, 0.0, 0.0, one.n) if pair.worse is None else _number(panel, pair.worse, pair.column)
+    first = _number(panel, pair.better, pair.column)
+    other = Number(0.0, 0.0, 0.0, first.n) if pair.worse is None else _number(panel, pair.worse, pair.column)
     printed = panel.differences.get((pair.column, pair.better, pair.worse or ""))
     source: Source
-    if pair.worse is None and not math.isnan(one.p):
-        source, found = "test", one
+    if pair.worse is None and not math.isnan(first.p):
+        source, number = "test", first
     elif printed is not None:
-        source, found = "interval", printed
+        source, number = "interval", printed
     else:
-        half, gap = (one.high - one.low + other.high - other.low) / 2, one.mean - other.mean
+        half, gap = (first.high - first.low + other.high - other.low) / 2, first.mean - other.mean
         source = "interval" if pair.worse is None else "two intervals"
-        found = Number(gap, gap - half, gap + half, min(one.n, other.n))
+        number = Number(gap, gap - half, gap + half, min(first.n, other.n))
     sign = pair.sign or panel.sign(pair.column)
-    toward = pair.least - abs(found.mean) if alike else sign * found.mean
-    half = (found.high - found.low) / 2
+    toward = pair.least - abs(number.mean) if alike else sign * number.mean
+    half = (number.high - number.low) / 2
     rounding = panel.rounding[0] * {"test": 1, "interval": 1, "two intervals": 2}[source]
     if printed is not None:
         rounding = panel.rounding[1]
-    p = found.p if source == "test" else _interval_p(panel, toward, half, rounding)
+    p = number.p if source == "test" else _interval_p(panel, toward, half, rounding)
     if math.isnan(p):
         source = "none"
-    return Measured(pair, found.mean, found.low, found.high, toward, found.n, p, found.floor, source)
+    return Measured(pair, number.mean, number.low, number.high, toward, number.n, p, number.floor, source)
 
 
 def _number(panel: Panel, row: str, column: str) -> Number:
-    found = panel.summary(row, column)
-    if isinstance(found, Number):
-        return found
-    assert found is not None
-    return Number(found.mean, found.low, found.high, found.n)
+    summary = panel.summary(row, column)
+    if isinstance(summary, Number):
+        return summary
+    assert summary is not None
+    return Number(summary.mean, summary.low, summary.high, summary.n)
 
 
 def _interval_p(panel: Panel, toward: float, half: float, rounding: float) -> float:
     return interval_p(toward, toward - half, toward + half, level=panel.level, rounding=rounding)
 
 
-def _with_p(one: Measured, p: float) -> Measured:
-    return replace(one, p=p)
+def _with_p(pair: Measured, p: float) -> Measured:
+    return replace(pair, p=p)
 
 
 def tally(panel: Panel) -> list[Measured]:

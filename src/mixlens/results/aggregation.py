@@ -50,7 +50,7 @@ def aggregated(maps: LayerMaps, name: str, *, receptive_field: bool = False, **o
         )
         share = used.get("residual")
         if maps.holds_residual:
-            plain = replace(plain, scores=functions.add_residual(reference, RESIDUAL), holds_residual=True)
+            plain = replace(plain, scores=functions.add_residual(reference, RESIDUAL, maps.rows), holds_residual=True)
             share = None
         again = {**options, **({"residual": share, "head": None} if "residual" in options else {})}
         again |= {"progress": None} if "progress" in options else {}
@@ -76,9 +76,6 @@ def _kept(maps: LayerMaps, name: str, options: dict[str, Any]) -> dict[str, Any]
         places: tuple[int, ...] = (_place(maps, options["k"]),)
         if maps.layer_numbers is not None:
             out["layer_numbers"] = (maps.layer_numbers[places[0]],)
-    elif name == "rollout" and options.get("rows") is not None:
-        places = (len(maps) - 1,)
-        out |= {"rows": tuple(options["rows"]), "layer_numbers": places, "depth": len(maps)}
     elif name == "flow":
         depth, n = len(maps), maps.scores.shape[-1]
         places, rows = indices("layers", options["layers"], depth), indices("queries", options["queries"], n)
@@ -96,9 +93,7 @@ def _rollout(
     residual: float | str | None,
     normalize: bool,
     head: int | None,
-    rows: Sequence[int] | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """`rows`: of the last layer's rollout alone, which takes less work."""
     if maps.signed:
         raise Undefined(
             f"{maps.method} is signed: products of signed maps let two wrongs make a right; use mean() or layer(k)"
@@ -114,10 +109,8 @@ def _rollout(
     if head is not None:
         return functions.head_rollout(scores, head, share), {**used, "head": head}
     if maps.rows_sum_to_one or normalize:
-        whole = functions.add_residual(scores, share)
-        return (functions.rollout(whole) if rows is None else functions.rollout_rows(whole, rows)[None]), used
+        return functions.rollout(functions.add_residual(scores, share)), used
     out, logs = functions.rollout_scaled(scores)
-    out = out if rows is None else out[-1:, list(rows)]
     return out, {**used, "log_scale": tuple(logs.tolist())}
 
 
@@ -190,11 +183,17 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _uniform(maps: LayerMaps) -> Tensor:
-    if not maps.causal or maps.windows is None:
+    windows = require_field(maps.causal, maps.windows)
+    if maps.heads is not None:
+        raise Undefined("receptive_field=True is not defined per head; ask for maps without per_head")
+    return functions.uniform(windows, maps.scores.shape[-1], maps.rows).to(maps.scores)
+
+
+def require_field(causal: bool, windows: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
+    """How far back each layer sees. Raises Undefined where there is no receptive field to divide by."""
+    if not causal or windows is None:
         raise Undefined(
             "expected maps of a causal model with a plain or sliding mask for receptive_field=True; every token of an "
             "encoder sees the whole text already"
         )
-    if maps.heads is not None:
-        raise Undefined("receptive_field=True is not defined per head; ask for maps without per_head")
-    return functions.uniform(maps.windows, maps.scores.shape[-1]).to(maps.scores)
+    return windows

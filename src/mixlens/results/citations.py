@@ -67,10 +67,10 @@ def citations(trace: Trace, threshold: float, level: float, samples: int, seed: 
     out = []
     for unit in units.answer_units(trace.answer, "document", size):
         tokens = [i - size for i in unit.indices]
-        found = shares(scores[tokens].mean(0), groups, samples=samples, seed=seed)
+        measured = shares(scores[tokens].mean(0), groups, samples=samples, seed=seed)
         kept = [
             Cited(source, float(share), float(expected), float(p), bool(p <= level))
-            for source, share, expected, p in zip(sources, *found, strict=True)
+            for source, share, expected, p in zip(sources, *measured, strict=True)
             if share >= threshold and share > 0 and (not documents or source.name in documents)
         ]
         out.append(Citation(unit, tuple(sorted(kept, key=lambda c: -c.share)), probability(trace, tokens)))

@@ -267,10 +267,10 @@ class LayerMaps(Result):
         """Plain data for JSON: text, tokens, scores (nested lists), method, options, model, meta."""
         # whatever else the class has, so that a field that is added is not forgotten here
         names = [f.name for f in fields(self) if f.name not in (*(f.name for f in fields(Result)), "into")]
-        own = {"queries" if name == "rows" else name: plain(getattr(self, name)) for name in names}  # as it always was
+        more = {"queries" if name == "rows" else name: plain(getattr(self, name)) for name in names}  # as it always was
         if self.into is not None:
-            own |= {f"query_{key}": value for key, value in described(self.into).items()}
-        return with_origin(self, own)
+            more |= {f"query_{key}": value for key, value in described(self.into).items()}
+        return with_origin(self, more)
 
     def _repr_html_(self) -> str:
         from mixlens.view import maps

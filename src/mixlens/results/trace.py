@@ -202,10 +202,10 @@ class Trace(Tabled):
         answer_index, answer, source_index (prompt, then answer), source, where ("prompt", "answer"), score, and
         probability, the answer token's own.
         """
-        names, own, size = self.tokens, self.answer.names, len(self.prompt)
+        names, answers, size = self.tokens, self.answer.names, len(self.prompt)
         return [
             {
-                **{"answer_index": t, "answer": own[t], "source_index": j, "source": names[j]},
+                **{"answer_index": t, "answer": answers[t], "source_index": j, "source": names[j]},
                 **{"where": "prompt" if j < size else "answer", "score": score},
                 **{"probability": self.said[t].get("target_probability")},
             }

@@ -152,16 +152,19 @@ def unit_trace(trace: Trace, by: str | Named | tuple[str | Named, str]) -> UnitT
         )
     size = len(trace.prompt)
     prompt = units.prompt_units(trace.prompt, pair[0], trace.meta.get("documents"))
-    own = units.answer_units(trace.answer, pair[1], size)
+    own_units = units.answer_units(trace.answer, pair[1], size)
     special = (*trace.prompt.special, *trace.answer.special)
-    ends = units.template(special, own, size)
-    rest = units.template(special, [*prompt, *own])
+    ends = units.template(special, own_units, size)
+    rest = units.template(special, [*prompt, *own_units])
     scores = trace.scores.detach().to(device="cpu", dtype=torch.float64)
-    answer = [*own, *([ends] if ends is not None and bool(scores[[i - size for i in ends.indices]].any()) else [])]
-    sources = [*prompt, *own, *([rest] if rest is not None and bool(scores[:, list(rest.indices)].any()) else [])]
+    answer = [
+        *own_units,
+        *([ends] if ends is not None and bool(scores[[i - size for i in ends.indices]].any()) else []),
+    ]
+    sources = [*prompt, *own_units, *([rest] if rest is not None and bool(scores[:, list(rest.indices)].any()) else [])]
     columns = torch.stack([scores[:, list(unit.indices)].sum(1) for unit in sources], 1)
     rows = torch.stack([columns[[i - size for i in unit.indices]].mean(0) for unit in answer])
-    names = tuple("named spans" if isinstance(one, Mapping) else str(one) for one in pair)
+    names = tuple("named spans" if isinstance(part, Mapping) else str(part) for part in pair)
     odds = tuple(probability(trace, [i - size for i in unit.indices]) for unit in answer)
     facts = (trace.method, trace.options, trace.meta)
     return UnitTrace(tuple(answer), tuple(sources), rows, (names[0], names[1]), odds, *facts)

@@ -234,7 +234,7 @@ def _tokens_of(prompt: Stream, spans: Named) -> dict[str, list[int]]:
                 "a token has one unit"
             )
         end_before, before = end, name
-    found: dict[str, list[int]] = {name: [] for name in spans}
+    tokens: dict[str, list[int]] = {name: [] for name in spans}
     for i, place in enumerate(prompt.spans or ()):
         if place is None:
             continue
@@ -244,14 +244,14 @@ def _tokens_of(prompt: Stream, spans: Named) -> dict[str, list[int]]:
         }
         best = max(shares, key=lambda name: shares[name], default=None)
         if best is not None and (shares[best] * 2 >= b - a and (shares[best] > 0 or a == b)):
-            found[best].append(i)
-    for name, indices in found.items():
+            tokens[best].append(i)
+    for name, indices in tokens.items():
         if not indices:
             raise UnknownOption(
                 f"expected a token in {name!r}, got none at characters {tuple(spans[name])}: they hold blanks, or part "
                 "of a token; widen the span"
             )
-    return found
+    return tokens
 
 
 def _is_span(value: Any) -> bool:

@@ -53,12 +53,12 @@ class Check:
         bad = max(self.layers, key=lambda layer: layer.worst)
         if bad.worst > self.tolerance:
             part = max(("sum_of_terms", "finish", "norms"), key=lambda name: getattr(bad, name))
-            what = f"{part} of layer {bad.layer} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
+            fault = f"{part} of layer {bad.layer} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
         else:
-            what = f"the captured output is off by {self.reference:.1e} (at most {self.reference_tolerance:.1e})"
+            fault = f"the captured output is off by {self.reference:.1e} (at most {self.reference_tolerance:.1e})"
         raise SelfCheckFailed(
             f"expected the decomposition of {self.model} ({self.architecture}) to add up to the model's own numbers, "
-            f"{what}; the model computes something else than its spec says, so nothing is explained"
+            f"{fault}; the model computes something else than its spec says, so nothing is explained"
         )
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, accepts, layer_count
-from mixlens.capture.batch import BatchSize, Sight, buckets, collate, sight
+from mixlens.capture.batch import BatchSize, buckets, collate
 from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, run
+from mixlens.capture.sight import Sight, Sights
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
 from mixlens.decompose.scratch import keep_pages, release
@@ -105,15 +106,13 @@ class _Kept:
     make: Sequence[Made]
     square: bool
     passes: list[list[TextPass]] = field(init=False)
-    sights: list[list[Sight]] = field(init=False)
-    mask: Tensor | None = None  # the last layer's
+    sights: Sights = field(init=False)
     waiting: list[tuple[Tensor, list[TextPass], bool]] = field(default_factory=list)  # a device that works ahead
 
     def __post_init__(self) -> None:
-        self.sights = [[] for _ in self.texts]
-        self.passes = [
-            [TextPass(text, [], seen) for text, seen in zip(self.texts, self.sights, strict=True)] for _ in self.make
-        ]
+        self.sights = Sights([len(text) for text in self.texts])
+        seen = self.sights.texts
+        self.passes = [[TextPass(text, [], seen[b]) for b, text in enumerate(self.texts)] for _ in self.make]
 
     def add(self, seen: LayerPass) -> None:
         """What each function makes of a layer."""
@@ -123,7 +122,7 @@ class _Kept:
                 continue
             if block is None:
                 block = Block(self.spec, seen)
-                self._look(block)
+                self.sights.look(block.call)
             rows = None if wanted is None else _rows([wanted(i, seen.index) for i in self.members], seen.x)
             scores = on_block(block if rows is None else block.only(rows))
             self.waiting.append((scores, text_passes, rows is not None))
@@ -139,19 +138,6 @@ class _Kept:
                 rows = slice(None) if rowwise else slice(n)
                 text_pass.layers.append((scores[b, ..., rows, :n] if self.square else scores[b, :n]).clone())
         self.waiting.clear()
-
-    def _look(self, block: Block) -> None:
-        """What the rows of each text may see in this layer is put down."""
-        mask = block.call.mask
-        if mask is not None and self.mask is mask:  # most layers share one, and looking at it takes its time
-            for known in self.sights:
-                known.append(known[-1])
-            return
-        self.mask = mask
-        visible = block.call.visible()
-        visible = None if visible is None else visible.cpu()
-        for b, (text, known) in enumerate(zip(self.texts, self.sights, strict=True)):
-            known.append(sight(None if visible is None else visible[min(b, len(visible) - 1), 0], len(text)))
 
 
 def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:

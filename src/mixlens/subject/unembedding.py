@@ -43,8 +43,8 @@ class Unembedding:
     def combined(self, weights: Float[Tensor, "row vocabulary"]) -> Float[Tensor, "row dim"]:
         """sum_w weights_w U_w for each row: what the matrix' rows are together."""
         out = weights.new_zeros(len(weights), self.matrix.shape[1])
-        for some in blocks(len(self.matrix), BLOCK // self.matrix.shape[1]):
-            out += weights[:, some] @ widened(self.matrix[some]).to(weights.dtype)
+        for part in blocks(len(self.matrix), BLOCK // self.matrix.shape[1]):
+            out += weights[:, part] @ widened(self.matrix[part]).to(weights.dtype)
         return out
 
     def slope(self, logits: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
     norm = None
     if not _same(read, last):
         fits = (_frozen(module, x, out) for module, x, out in ran if _same(x, last) and _same(out, read))
-        norm = next((found for found in fits if found is not None), None)
+        norm = next((fit for fit in fits if fit is not None), None)
         if norm is None:
             raise Undefined(
                 f"expected one norm between the last layer of {type(model).__name__} and its vocabulary, none gives "
@@ -85,9 +85,9 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
             )
     cap = getattr(base_model(model).config, "final_logit_softcapping", None)
     # the twin's, which has brought in what the model's own keeps elsewhere
-    found = Unembedding(norm, vocabulary.weight, vocabulary.bias, None if not cap else float(cap))
-    if _near(found.logits(read[0]), logits[0], model.dtype):
-        return found
+    unembedding = Unembedding(norm, vocabulary.weight, vocabulary.bias, None if not cap else float(cap))
+    if _near(unembedding.logits(read[0]), logits[0], model.dtype):
+        return unembedding
     raise Undefined(
         f"expected the logits of {type(model).__name__} to be its vocabulary's map of the last norm, they are "
         "something else (a multiplier?); use saliency, or another method of gradients"

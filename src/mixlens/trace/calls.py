@@ -14,20 +14,19 @@ from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.defaults import default_method
-from mixlens.attribute.method import Method
 from mixlens.attribute.position import position_rho, warned
 from mixlens.attribute.preset import Preset
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
 from mixlens.capture.joined import joined
-from mixlens.capture.run import run
 from mixlens.capture.text import Tokens
-from mixlens.errors import NotFinite, Undefined, UnknownOption
+from mixlens.errors import NotFinite, UnknownOption
 from mixlens.progress import Progress
 from mixlens.results import Trace
 from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
+from mixlens.subject.rows import row_logits
 from mixlens.target import Target
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
@@ -62,7 +61,9 @@ def trace(
     chosen = attribution_method(subject, name, settings)
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
+    options = {k: v for k, v in settings.items() if k in chosen.options()}
     question = read_prompt(subject, prompt, documents)
+    chosen.ready(subject, question.tokens, question.documents, options)
     if answered is not None and generate:
         raise UnknownOption(
             "generate= are arguments for an answer that is generated, and one is given: leave either out"
@@ -77,10 +78,13 @@ def trace(
     others = foils(subject, foil, reply)
     out = excluded(question.tokens, reply, exclude)
     beside = row_bytes(subject, len(reply), len(tokens))
-    room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
+    size, _ = room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
     answers = resolved(subject, logits, reply, others, first)
-    scores = _rows(subject, name, chosen, settings, tokens, first, logits, answers, batch_size, memory, progress)
+    ask = Traced(options, tokens, first, logits, answers, progress, question.documents, size)
+    scores = chosen.rows(subject, ask)
+    if scores is None:
+        scores = _alone(subject, name, settings, ask, batch_size, memory)
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
     scores = scores.clone()
@@ -120,7 +124,8 @@ def _places(scores: Tensor, first: int, out: Sequence[int]) -> dict[str, Any]:
     if not rhos:
         return {}
     mean = sum(rhos) / len(rhos)
-    return {"position_rho": mean, **warned(mean, len(kept[0]))}
+    warnings = warned(mean, len(kept[0]))
+    return {"position_rho": mean, **({"warnings": warnings} if warnings else {})}
 
 
 def behind(first: int, count: int) -> Tensor:
@@ -133,25 +138,6 @@ def row_bytes(subject: Subject, rows: int, size: int) -> int:
     """What the rows of an answer hold beside one text's pass: their logits, some times over, and a layer's terms."""
     sizes = sizes_of(subject)
     return rows * sizes.item * (COPIES * sizes.vocabulary + size * (4 * sizes.heads + sizes.layers))
-
-
-def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
-    """(row, vocabulary): the logits at some rows of one text, and no others."""
-    (batch,) = subject.batches([tokens], 1)
-    (logits,) = logits_at(subject, batch.inputs, [rows])
-    return logits
-
-
-@torch.no_grad()
-def logits_at(subject: Subject, inputs: Mapping[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
-    """(row, vocabulary) of each text of a batch, at its own rows and no others."""
-    try:
-        unembedding = subject.unembedding
-    except Undefined:
-        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
-        return [output.logits[b, list(places)] for b, places in enumerate(rows)]
-    output = run(subject.model, subject.spec, inputs, lambda seen: None)
-    return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]
 
 
 def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[int] | None, first: int) -> list[Answer]:
@@ -167,27 +153,12 @@ def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[i
     return answers
 
 
-def _rows(
-    subject: Subject,
-    name: str,
-    chosen: Method,
-    settings: Mapping[str, Any],
-    tokens: Tokens,
-    first: int,
-    logits: Tensor,
-    answers: Sequence[Answer],
-    batch_size: int,
-    memory: Any,
-    progress: Progress | None,
+def _alone(
+    subject: Subject, name: str, settings: Mapping[str, Any], ask: Traced, batch_size: int, memory: Any
 ) -> Tensor:
-    """(answer, source): raw scores, out of one pass where the method can, else of each token by what stands before."""
-    options = {k: v for k, v in settings.items() if k in chosen.options()}
-    ask = Traced(options, tokens, first, logits, answers, progress)
-    scores = chosen.rows(subject, ask)
-    if scores is not None:
-        return scores
-    texts = [beginning(tokens, row + 1) for row in ask.rows]
-    targets = [Target(a.target.index, foil=a.target.foil_index) for a in answers]
-    raw = request(subject, name, {**settings, "normalize": False}, targets, texts, batch_size, progress, memory)
+    """(answer, source): raw scores of each answer token by what stands before it, a text of its own."""
+    texts = [beginning(ask.tokens, row + 1) for row in ask.rows]
+    targets = [Target(a.target.index, foil=a.target.foil_index) for a in ask.answers]
+    raw = request(subject, name, {**settings, "normalize": False}, targets, texts, batch_size, ask.progress, memory)
     (results,) = attributions(subject, [raw])
-    return padded([result.scores for result in results], len(tokens))
+    return padded([result.scores for result in results], len(ask.tokens))

@@ -56,14 +56,14 @@ def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | No
     )
 
 
-def read_answer(subject: Subject, answer: Any, what: str = "an answer") -> Tokens:
+def read_answer(subject: Subject, answer: Any, name: str = "an answer") -> Tokens:
     """An answer that is given, a str or token ids: as it follows the prompt, without special tokens of its own.
 
     Raises InputError.
     """
     if isinstance(answer, str):
         if not answer:
-            raise EmptyInput(f"expected {what} of at least one token, got an empty text")
+            raise EmptyInput(f"expected {name} of at least one token, got an empty text")
         tokens = encode(answer, subject.tokenizer, None, pad=subject.head.pad, template=True)
         return readable(tokens, subject.model, subject.head)
     if hasattr(answer, "tolist"):
@@ -72,8 +72,8 @@ def read_answer(subject: Subject, answer: Any, what: str = "an answer") -> Token
         tokens = encode([int(i) for i in answer], subject.tokenizer, None, pad=subject.head.pad)
         return readable(tokens, subject.model, subject.head)
     if isinstance(answer, Sequence) and not answer:
-        raise EmptyInput(f"expected {what} of at least one token, got none")
-    raise InputError(f"expected {what} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
+        raise EmptyInput(f"expected {name} of at least one token, got none")
+    raise InputError(f"expected {name} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
 
 
 def require_room(subject: Subject, prompt: int, answer: int) -> None:

@@ -30,8 +30,8 @@ _SHORT = 160  # characters of a unit in a table
 
 def by_sentence(trace: Trace) -> UnitTrace:
     """The answer by sentence, the prompt by word; by token, and the answer as one, where no text is known."""
-    words_known, said = trace.prompt.has_words, trace.answer.has_words
-    return trace.units(("word" if words_known else "token", "sentence" if said else "turn"))
+    words_known, answer_words = trace.prompt.has_words, trace.answer.has_words
+    return trace.units(("word" if words_known else "token", "sentence" if answer_words else "turn"))
 
 
 def page(trace: Trace, path: str | os.PathLike[str] | None = None) -> str:
@@ -64,7 +64,7 @@ def _values(trace: Trace) -> dict[str, Any]:
         sections.append(
             {
                 **{"number": number, "name": short(unit.text), "says": _probability(units, unit)},
-                **{"lines": lines, "legend": values["legend"], "held": values["held"], "own": _own(trace, a, b)},
+                **{"lines": lines, "legend": values["legend"], "held": values["held"], "own": _own_share(trace, a, b)},
                 "top": html.bars([(_source(s, unit), s.score, False) for s in tops[unit]]),
                 "citation": citation,
                 "foil": None if attr.target is None or attr.target.foil is None else spelling.spelled(attr.target.foil),
@@ -141,20 +141,20 @@ def _answer(trace: Trace, sentences: list[tuple[int, ...]]) -> list[dict[str, An
 
 
 def _token_says(trace: Trace, t: int) -> str:
-    said = trace.said[t]
+    facts = trace.said[t]
     named = {
         "target_probability": "probability",
         "foil_probability": f"rather than {spelling.spelled(trace.targets[t].foil)}",
-        "probability": f"the model would say {spelling.spelled(said.get('prediction'))}",
+        "probability": f"the model would say {spelling.spelled(facts.get('prediction'))}",
     }
-    if said.get("prediction") is None or said.get("probability") == said.get("target_probability"):
+    if facts.get("prediction") is None or facts.get("probability") == facts.get("target_probability"):
         del named["probability"]
-    parts = [f"{name} {spelling.probability(said[key])}" for key, name in named.items() if said.get(key) is not None]
+    parts = [f"{name} {spelling.probability(facts[key])}" for key, name in named.items() if facts.get(key) is not None]
     return ", ".join(parts) or "no probability known"
 
 
 def _says(trace: Trace) -> str | None:
-    known = [said.get("target_probability") for said in trace.said]
+    known = [facts.get("target_probability") for facts in trace.said]
     numbers = [p for p in known if isinstance(p, (int, float))]
     if not numbers:
         return None
@@ -172,13 +172,13 @@ def _probability(units: UnitTrace, unit: Part) -> str | None:
     return f"probability {spelling.probability(p)}" + (f", {p ** (1 / count):.2f} a token" if count > 1 else "")
 
 
-def _own(trace: Trace, a: int, b: int) -> str | None:
+def _own_share(trace: Trace, a: int, b: int) -> str | None:
     """What the answer's own tokens hold of these rows; None for nothing."""
     rows = arrays.values(trace.scores)[a:b]
-    total, own = abs(rows).sum(), abs(rows[:, len(trace.prompt) :]).sum()
-    if not own:
+    total, answered = abs(rows).sum(), abs(rows[:, len(trace.prompt) :]).sum()
+    if not answered:
         return None
-    share = 100 * own / total
+    share = 100 * answered / total
     return f"{'under 1' if share < 1 else f'{share:.0f}'} %"
 
 
@@ -250,8 +250,8 @@ def printout(trace: Any) -> RenderableType:
     if units is not trace:
         if trace.foil is not None:
             rows.append(Text(f"rather than {one_line(trace.foil)}"))
-        if said := _says(trace):
-            rows.append(Text(said))
+        if summary := _says(trace):
+            rows.append(Text(summary))
         shown = words.parts(trace.span(0, len(trace), prompt_only=True))
         scale = words.scale(shown)
         rows.append(Padding(terminal.running(shown[:_WORDS], scale), (0, 1), style=terminal.PAPER))
@@ -268,8 +268,8 @@ def printout(trace: Any) -> RenderableType:
             line.append(", " if line else "")
             style = f"#{scale.ink(source.score)} on #{scale.hex(source.score)}"
             line.append(short(source.unit.name, 40), style=style)
-            own = source.unit.where == "answer"
-            which = " (itself, so far)" if source.unit == top.answer else " (answer)" if own else ""
+            in_answer = source.unit.where == "answer"
+            which = " (itself, so far)" if source.unit == top.answer else " (answer)" if in_answer else ""
             line.append(f" {spelling.number(source.score)}{which}")
         table.add_row(Text(short(top.answer.name)), Text("-" if p is None else spelling.probability(p)), line)
     return Group(*rows, table)

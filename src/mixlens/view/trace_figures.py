@@ -32,9 +32,9 @@ def _heatmap(trace: UnitTrace) -> Figure:
     figures.ticks(axes.yaxis, [short(unit.name, 26) for unit in trace.answer], 72 * height)
     names = [short(unit.name, 20) for unit in trace.sources] if k == 1 else []
     figures.ticks(axes.xaxis, names, 72 * (width - 2.4), rotation=90)
-    own = next((j for j, unit in enumerate(trace.sources) if unit.where != "prompt"), None)
-    if own is not None and own > 0:
-        axes.axvline(own / k - 0.5, color="#444444", linewidth=0.8)
+    first = next((j for j, unit in enumerate(trace.sources) if unit.where != "prompt"), None)
+    if first is not None and first > 0:
+        axes.axvline(first / k - 0.5, color="#444444", linewidth=0.8)
     axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
     figures.color_bar(drawn_on, drawn)
     return drawn_on

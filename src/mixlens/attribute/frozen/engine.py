@@ -45,10 +45,11 @@ def ruled_pass(
     *,
     layer: int = 0,
     keep: bool = False,
+    recompute: bool = False,
 ) -> RuledPass:
     """One pass inside autograd; read at `rows` of the batch's `texts`. Parameters get no gradient.
 
-    `keep`: what the attentions read and write is kept too. Raises Undefined.
+    `keep`: what the attentions read and write is kept too. `recompute`: see `Recorder`. Raises Undefined.
     """
     spec, unembedding = subject.spec, subject.unembedding
     leaves: list[Tensor] = []
@@ -79,7 +80,8 @@ def ruled_pass(
             written.append(out)
 
     with torch.enable_grad():
-        output = run(subject.model, spec, inputs, on_layer, on_input=on_input, on_call=on_call, prepare=change)
+        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "prepare": change, "recompute": recompute}
+        output = run(subject.model, spec, inputs, on_layer, **how)
         normed = output.last_hidden_state[list(texts), list(rows)]
     with torch.no_grad():
         logits = unembedding.logits(normed)
@@ -109,10 +111,10 @@ def _slope_of_cap(y: Tensor) -> Tensor:
 
 def gradients(passed: RuledPass, covector: Tensor, wanted: Sequence[Tensor], *, last: bool = True) -> list[Tensor]:
     """Gradients of sum over rows of covector . normed; the graph is kept for others but for the `last`."""
-    found = torch.autograd.grad(
+    slopes = torch.autograd.grad(
         passed.normed, list(wanted), covector.to(passed.normed.dtype), retain_graph=not last, allow_unused=True
     )
-    return [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
+    return [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, slopes, strict=True)]
 
 
 def products(leaf: Tensor, gradient: Tensor, reduce: str) -> Float[Tensor, "*text token"]:

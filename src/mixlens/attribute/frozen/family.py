@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -12,9 +12,10 @@ from torch import Tensor
 from mixlens.answer import answer
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
 from mixlens.attribute.frozen.rules import Rules
-from mixlens.attribute.gradient.family import checked_layer, graph_bytes
+from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again, states_bytes
 from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.traced import Traced
+from mixlens.budget import sizes_of
 from mixlens.cost import Cost
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 REDUCE = ("sum", "l2")
 
-COST = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+OWN_SOFTMAX = replace(BACKWARD, passes=lambda sizes, n: 3.0, held=states_bytes)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,12 @@ class Frozen(Method):
     heads: tuple[HeadTask, ...] | None = ("causal",)
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
-        return COST
+        return BACKWARD if self._fused else OWN_SOFTMAX
+
+    @property
+    def _fused(self) -> bool:
+        """Whether attention is what a fused kernel computes; else it keeps what a layer would be run again for."""
+        return self.rules.softmax in (None, 1.0)
 
     def for_spec(self, spec: Spec) -> Method:
         if spec.order == "post":
@@ -85,8 +91,8 @@ class Frozen(Method):
             for b, i in enumerate(members):
                 tokens = ask.texts[i]
                 meta = {**provenance(subject, tokens), "of": answers[b].chosen(self.of), "value": float(values[b])}
-                own = self.finite(subject, scores[b, : len(tokens)])
-                results[i] = ask.result(tokens, own, None, answers[b], meta)
+                row = self.finite(subject, scores[b, : len(tokens)])
+                results[i] = ask.result(tokens, row, None, answers[b], meta)
             if ask.progress is not None:
                 ask.progress(batch.number, batch.count)
         return [results[i] for i in range(len(ask.texts))]
@@ -99,9 +105,9 @@ class Frozen(Method):
         _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
         scores = []
         for t, row in enumerate(ask.rows):
-            one = torch.zeros_like(covector)
-            one[t] = covector[t]
-            scores.append(self.score(subject, passed, one, [row], ask.options, last=t + 1 == count)[0])
+            only = torch.zeros_like(covector)
+            only[t] = covector[t]
+            scores.append(self.score(subject, passed, only, [row], ask.options, last=t + 1 == count)[0])
             if ask.progress is not None:
                 ask.progress(t + 1, count)
         return self.finite(subject, torch.stack(scores))
@@ -125,7 +131,8 @@ class Frozen(Method):
         if reduce not in REDUCE:
             raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
         layer = checked_layer(subject, options.get("layer", 0))
-        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer)
+        again = self._fused and runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
+        return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer, recompute=again)
 
     def score(
         self,

@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.attribute.frozen.engine import RuledPass, gradients, ruled_pass
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
-from mixlens.attribute.gradient.family import graph_bytes
+from mixlens.attribute.gradient.family import states_bytes
 from mixlens.attribute.method import Deep
 from mixlens.capture.again import each_tensor
 from mixlens.capture.attention import blocks
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PATHS = ("row", "all")
 
-COST = Cost("backward", "one pass forward, one backward, and the terms", lambda sizes, n: 3.5, graph_bytes)
+COST = Cost("backward", "one pass forward, one backward, and the terms", lambda sizes, n: 3.5, states_bytes)
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class PathLogit(Frozen):
         last: bool,
     ) -> Tensor:
         """(text, token): the positive terms that arrive at the answer's row alone, or at every row."""
-        found = gradients(passed, covector, passed.written, last=last)
+        slopes = gradients(passed, covector, passed.written, last=last)
         total = widened(passed.leaf.detach()).new_zeros(passed.leaf.shape[:2])
         with torch.no_grad():
-            for seen, u in zip(passed.seen, found, strict=True):
+            for seen, u in zip(passed.seen, slopes, strict=True):
                 block, u = Block(subject.spec, seen), widened(u).view_as(passed.leaf)
                 if options.get("paths", "row") == "row":
                     at = torch.tensor(list(rows), dtype=torch.int64, device=u.device)[:, None]
@@ -90,8 +90,8 @@ class PathLogit(Frozen):
                     continue
                 batch, n, _ = u.shape
                 size = ROW_BYTES // (batch * block.call.q.shape[1] * n * u.element_size())
-                for some in blocks(n, size):
-                    at = torch.arange(some.start, some.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
+                for part in blocks(n, size):
+                    at = torch.arange(part.start, part.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
                     total += arriving(block, u, at)
         return total.cpu()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ def differentiate(
     layer: int = 0,
     all_hidden: bool = False,
     weights: bool = False,
+    received: bool = False,
+    recompute: bool = False,
     hide: Sequence[Sequence[bool]] | None = None,
     batch_size: int = 32,
     progress: Progress | None = None,
@@ -41,7 +43,8 @@ def differentiate(
     """`use(number, graph, answer, value)` of every text, in order.
 
     `answers`: where each text's answer is read. `all_hidden`: gradients at every layer, not at the input of `layer`
-    alone. `weights`: attention and its gradients too. `hide`: tokens that nobody may attend to in this pass.
+    alone. `weights`: attention and its gradients too; `received`: the attention that tokens receive. `recompute`: see
+    `Recorder`. `hide`: tokens that nobody may attend to in this pass.
     Raises NotFinite.
     """
     results: dict[int, R] = {}
@@ -52,9 +55,11 @@ def differentiate(
             for b, i in enumerate(members):
                 hidden_tokens = torch.tensor(hide[i], dtype=torch.bool, device=inputs["attention_mask"].device)
                 inputs["attention_mask"][b, : len(texts[i])].masked_fill_(hidden_tokens, 0)
-        g = graph(subject.model, subject.spec, inputs, layer=layer, weights=weights, at=at)
+        lengths = [len(texts[i]) for i in members]
+        how: dict[str, Any] = {"weights": weights, "received": lengths if received else None, "recompute": recompute}
+        g = graph(subject.model, subject.spec, inputs, layer=layer, at=at, **how)
         with torch.enable_grad():
-            logits = part_logits(g.output, subject.head.keys, at, [len(texts[i]) for i in members])
+            logits = part_logits(g.output, subject.head.keys, at, lengths)
             assert logits is not None
             resolved = [resolve(i, tuple(z.detach() for z in parts)) for i, parts in zip(members, logits, strict=True)]
             values = [answer.value(parts, of) for answer, parts in zip(resolved, logits, strict=True)]
@@ -68,6 +73,7 @@ def differentiate(
                 weights=[_kept(a[b, :, :n, :n].detach()) for a in g.weights],
                 weight_gradients=[_kept(d[b, :, :n, :n]) for d in weight_gradients],
                 rows=resolved[b].rows,
+                received=[_kept(a[b, :n]) for a in g.received],
             )
             if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
                 raise not_finite(subject.model, "a gradient")

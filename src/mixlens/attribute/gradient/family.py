@@ -12,6 +12,7 @@ from mixlens.answer import Answer, answer
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.functions import TextGraph, saliency
 from mixlens.attribute.method import Deep, Method, Scores
+from mixlens.budget import sizes_of
 from mixlens.cost import Cost, Sizes
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.options import options_of
@@ -27,37 +28,75 @@ if TYPE_CHECKING:
     from mixlens.attribute.request import Request
 
 
+GRAPH_BYTES = 1 << 30  # of a text's graph that autograd keeps; for more, each layer is run again for its gradient
+
+
+def _layer_graph_bytes(sizes: Sizes, n: int, weights: bool) -> float:
+    """What autograd keeps of one layer; `weights`: of its attention too, where no fused kernel takes their gradient."""
+    squares = 5 * sizes.heads * sizes.square_bytes(n) if weights or not sizes.fused else 0
+    return n * sizes.item * (24 * sizes.dim + 4 * sizes.hidden) + squares
+
+
+def runs_again(sizes: Sizes, n: int) -> bool:
+    """Whether a text is so long that its layers are run again for their gradients."""
+    return sizes.layers * _layer_graph_bytes(sizes, n, weights=False) > GRAPH_BYTES
+
+
 def graph_bytes(sizes: Sizes, n: int) -> float:
-    """What autograd keeps of a pass."""
-    states = n * sizes.item * (24 * sizes.dim + 4 * sizes.hidden)
-    return sizes.layers * (states + 5 * sizes.heads * sizes.square_bytes(n))
+    """What autograd keeps of a pass, the attention's weights among it."""
+    return sizes.layers * _layer_graph_bytes(sizes, n, weights=True)
 
 
-BACKWARD = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+def light_graph_bytes(sizes: Sizes, n: int) -> float:
+    """What autograd keeps where nobody reads attention weights: of a long text one layer's, and each layer's input."""
+    if not runs_again(sizes, n):
+        return sizes.layers * _layer_graph_bytes(sizes, n, weights=False)
+    return _layer_graph_bytes(sizes, n, weights=False) + 3 * sizes.layers * n * sizes.dim * sizes.item
+
+
+def states_bytes(sizes: Sizes, n: int) -> float:
+    """What autograd keeps of all layers where attention weights live in blocks, or one layer's at a time."""
+    return sizes.layers * _layer_graph_bytes(sizes, n, weights=False) + 2 * sizes.heads * sizes.square_bytes(n)
+
+
+def _passes(sizes: Sizes, n: int) -> float:
+    return 3.5 if runs_again(sizes, n) else 2.5
+
+
+WITH_WEIGHTS = Cost("backward", "one pass forward and one backward", lambda sizes, n: 2.5, graph_bytes)
+BACKWARD = Cost("backward", "one pass forward and one backward", _passes, light_graph_bytes)
+
+
+Reads = Literal["input", "hidden", "received", "weights"]
 
 
 @dataclass(frozen=True)
 class Gradient(Method):
     """A pure function of one text's graph (`TextGraph`).
 
-    `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them) or "weights" (attention too).
+    `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them), "received" (and the attention that
+    tokens receive) or "weights" (and attention with its gradients).
     `per_layer`: every layer has scores of its own. `sums`: it is the gradient's sum over dimensions, which is 0 where
     nothing but LayerNorms reads the input.
     """
 
     function: Callable[..., Scores] = saliency
-    reads: Literal["input", "hidden", "weights"] = "input"
+    reads: Reads = "input"
     of: Quantity = "logit"
     class_specific: bool = True
     per_layer: bool = True
     sums: bool = False
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
-        return BACKWARD
+        return WITH_WEIGHTS if self.reading(options) == "weights" else BACKWARD
+
+    def reading(self, options: Mapping[str, Any]) -> Reads:
+        """What is read of the pass with these options."""
+        return "weights" if self.reads == "received" and options.get("weights") == "readout" else self.reads
 
     def shares(self, options: Mapping[str, Any]) -> Hashable:
         same = [repr(options.get(option)) for option in ("layer", "mask_special", "readout")]
-        return ("backward", self.of, self.reads == "weights", *same)
+        return ("backward", self.of, self.reading(options) == "weights", *same)
 
     def layers(self, deep: Deep) -> Literal["own", "again"] | None:
         if deep != "each" or not self.per_layer:
@@ -78,7 +117,7 @@ class Gradient(Method):
 
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """One forward and one backward pass a batch for all of the methods. Raises TargetError."""
-        first, of = asks[0], asks[0].method.of
+        first, of, reads = asks[0], asks[0].method.of, [ask.method.reading(ask.options) for ask in asks]
         first.need_answer(subject)
         layer = checked_layer(subject, first.options.get("layer", 0))
         hide = _special(first) if first.options.get("mask_special") else None
@@ -105,8 +144,10 @@ class Gradient(Method):
             use,
             of=of,
             layer=layer,
-            all_hidden=any(ask.method.reads != "input" for ask in asks),
-            weights=first.method.reads == "weights",
+            all_hidden=any(read != "input" for read in reads),
+            weights=reads[0] == "weights",
+            received="received" in reads,
+            recompute=runs_again(sizes_of(subject), max(map(len, first.texts))),
             hide=hide,
             batch_size=min(ask.batch_size for ask in asks),
             progress=first.progress,

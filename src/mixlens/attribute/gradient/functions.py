@@ -19,7 +19,8 @@ class TextGraph:
     """One text's hidden states and attention weights, with the gradients of the explained number.
 
     `hidden[k]`, `gradients[k]` (token, dim): the input of layer k; the last is the last layer's output.
-    `weights[k]`, `weight_gradients[k]` (head, query, key): attention of layer k. What was not asked for is empty.
+    `weights[k]`, `weight_gradients[k]` (head, query, key): attention of layer k; `received[k]` (token,): its mean over
+    heads and queries. What was not asked for is empty.
     """
 
     hidden: Sequence[Tensor]
@@ -27,6 +28,7 @@ class TextGraph:
     weights: Sequence[Tensor]
     weight_gradients: Sequence[Tensor]
     rows: tuple[Readout, ...]
+    received: Sequence[Tensor] = ()
 
 
 def saliency(graph: TextGraph) -> Scores:
@@ -83,9 +85,8 @@ def attcat(
     """
     if weights not in ("received", "readout"):
         raise UnknownOption(f"expected weights='received' or 'readout' for attcat, got {weights!r}")
-    means = [a.mean(0) for a in graph.weights]
-    received = torch.stack([m.mean(0) if weights == "received" else take(m, graph.rows) for m in means])
-    layers = _cats(graph, indexing) * received
+    means = graph.received if weights == "received" else [take(a.mean(0), graph.rows) for a in graph.weights]
+    layers = _cats(graph, indexing) * torch.stack(list(means))
     return layers.sum(0), layers
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -22,33 +23,62 @@ from mixlens.target import Quantity
 
 @dataclass(frozen=True, eq=False)
 class RowsPass:
-    """What one pass over one text leaves of some of its rows. `terms`: of each layer, what these rows read."""
+    """What one pass over one text leaves of some of its rows. Lists are of each layer, lowest first.
+
+    `terms`: what these rows read; `beside`: what else was asked of the layer.
+    """
 
     rows: tuple[int, ...]
     terms: list[Terms]
+    beside: list[Any]
     last: Float[Tensor, "row dim"]  # the last layer's output
-    logits: Float[Tensor, "row vocabulary"]
+    normed: Float[Tensor, "row dim"]  # the same behind the final norm
 
 
-def rows_pass(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> RowsPass:
-    """One pass over a text; of each layer its keys and values are kept, and the queries of `rows`."""
+@dataclass(eq=False)
+class Keeper:
+    """Keeps of each layer its keys and values and the queries of `rows`, as a pass goes on.
+
+    `also`: what else is kept of a layer, from its block of all rows and that of `rows`.
+    """
+
+    rows: Sequence[int]
+    also: Callable[[Block, Block], Any] | None = None
+    terms: list[Terms] = field(default_factory=list)
+    beside: list[Any] = field(default_factory=list)
+    last: Tensor | None = None
+
+    def see(self, block: Block) -> None:
+        """A layer has run."""
+        chosen = block.only(torch.tensor([list(self.rows)], dtype=torch.int64, device=block.x.device))
+        self.terms.append(chosen.terms("residual"))
+        if self.also is not None:
+            self.beside.append(self.also(block, chosen))
+        self.last = chosen.y[0]
+
+    def kept(self, output: Any) -> dict[str, Any]:
+        """The fields of a `RowsPass`, from the output of the pass."""
+        normed = output.last_hidden_state[0, list(self.rows)]
+        return {
+            "rows": tuple(self.rows),
+            "terms": self.terms,
+            "beside": self.beside,
+            "last": self.last,
+            "normed": normed,
+        }
+
+
+def rows_pass(
+    subject: Subject, tokens: Tokens, rows: Sequence[int], also: Callable[[Block, Block], Any] | None = None
+) -> RowsPass:
+    """One pass over a text, of which a `Keeper` keeps what it does."""
     (batch,) = subject.batches([tokens], 1)
-    terms: list[Terms] = []
-    last: list[Tensor] = []
+    keeper = Keeper(rows, also)
 
     def keep(seen: LayerPass) -> None:
-        block = at_rows(Block(subject.spec, seen), rows)
-        terms.append(block.terms("residual"))
-        last[:] = [block.y[0]]
+        keeper.see(Block(subject.spec, seen))
 
-    output = run(subject.model, subject.spec, batch.inputs, keep)
-    logits = subject.unembedding.logits(output.last_hidden_state[0, list(rows)])
-    return RowsPass(tuple(rows), terms, last[0], logits)
-
-
-def at_rows(block: Block, rows: Sequence[int]) -> Block:
-    """A block of one text for some of its rows alone."""
-    return block.only(torch.tensor([list(rows)], dtype=torch.int64, device=block.x.device))
+    return RowsPass(**keeper.kept(run(subject.model, subject.spec, batch.inputs, keep)))
 
 
 def directions(

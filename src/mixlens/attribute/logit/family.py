@@ -12,10 +12,10 @@ from torch import Tensor
 
 from mixlens.answer import Answer, answer
 from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
-from mixlens.attribute.logit.rolled import WholePass, alti_logits, whole_pass
+from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.text import Tokens
-from mixlens.cost import Cost, Sizes
+from mixlens.cost import Cost, Sizes, rolled_down
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution
@@ -39,12 +39,9 @@ def _bytes(sizes: Sizes, n: int) -> float:
     return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
 
 
-def _with_maps(sizes: Sizes, n: int) -> float:
-    return _bytes(sizes, n) + sizes.layers * sizes.square_bytes(n)
-
-
 DIRECT = Cost("logit", "one pass", held=_bytes)
-ROLLED = replace(MIXING["alti"].costs, words="one pass and the terms", maps=False, held=_with_maps)
+_MAPS = rolled_down(MIXING["alti"].costs)
+ROLLED = replace(_MAPS, held=lambda sizes, n: _bytes(sizes, n) + _MAPS.held(sizes, n))
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,9 @@ class Logit(Method):
         results = []
         for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
             seen = self.see(subject, tokens, [read.at], ask.options)
-            resolved = answer(subject.head, read, (seen.logits[0],))
-            scores, layers = self.score(subject, seen, seen.logits, [resolved], ask.options)
+            logits = subject.unembedding.logits(seen.normed)
+            resolved = answer(subject.head, read, (logits[0],))
+            scores, layers = self.score(subject, seen, logits, [resolved], ask.options)
             meta = {**provenance(subject, tokens), "of": resolved.chosen(self.of)}
             results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
             if ask.progress is not None:
@@ -129,9 +127,9 @@ class AltiLogit(Logit):
     def layers(self, deep: Deep) -> Literal["own"] | None:
         return None
 
-    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> WholePass:
+    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RolledPass:
         """The pass with a map of every layer."""
-        return whole_pass(subject, tokens, rows, options.get("p", 1))
+        return rolled_pass(subject, tokens, rows, options.get("p", 1))
 
     def score(
         self,
@@ -142,6 +140,6 @@ class AltiLogit(Logit):
         options: Mapping[str, Any],
     ) -> tuple[Float[Tensor, "row source"], None]:
         """The scores of each row."""
-        assert isinstance(seen, WholePass)
+        assert isinstance(seen, RolledPass)
         u = directions(subject.unembedding, seen.last, logits, answers, self.of)
         return alti_logits(seen, u, ffn=bool(options.get("ffn"))).cpu(), None

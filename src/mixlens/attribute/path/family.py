@@ -195,9 +195,9 @@ def require_converged(subject: Subject, ask: Request[Path], delta: float, differ
     if abs(delta) <= allowed:
         return
     half = is_half(subject.model.dtype)
-    what = "load the model in float32" if half else f"pass steps={4 * steps}, or a baseline nearer to the text"
+    remedy = "load the model in float32" if half else f"pass steps={4 * steps}, or a baseline nearer to the text"
     raise NotConverged(
         f"expected the scores of {ask.name} to sum to the difference of the outputs, {difference:.4g}, within "
         f"{allowed:.1g}; they are off by {delta:.2g} after {steps} steps of rule="
-        f"{ask.options.get('rule', 'gausslegendre')!r}; {what} (tolerance=float('inf') takes them as they are)"
+        f"{ask.options.get('rule', 'gausslegendre')!r}; {remedy} (tolerance=float('inf') takes them as they are)"
     )

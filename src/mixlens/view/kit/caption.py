@@ -33,11 +33,11 @@ def _model(result: Attribution | LayerMaps) -> str | None:
 
 def goal(result: Attribution | LayerMaps) -> str | None:
     """What is explained: `positive`, `positive rather than negative`."""
-    name, t = asked(result), getattr(result, "target", None)
+    name, t = target_name(result), getattr(result, "target", None)
     return name if t is None or t.foil is None else f"{name} rather than {spelled(t.foil)}"
 
 
-def asked(result: Attribution | LayerMaps) -> str | None:
+def target_name(result: Attribution | LayerMaps) -> str | None:
     """The target's name: a label, a token's text, the words of an extracted answer."""
     t = getattr(result, "target", None)
     if t is None:
@@ -61,7 +61,7 @@ def says(result: Attribution | LayerMaps) -> str | None:
     best = meta.get("probability")
     if not isinstance(best, float):
         return None
-    answer = meta.get("prediction", asked(result))
+    answer = meta.get("prediction", target_name(result))
     pairs = [] if t is None else [(t.label, meta.get("target_probability")), (t.foil, meta.get("foil_probability"))]
     others = [(name, p) for name, p in pairs if name is not None and isinstance(p, float) and p != best]
     rest = ", ".join(f"{spelled(name)} {probability(p)}" for name, p in others)

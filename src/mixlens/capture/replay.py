@@ -1,0 +1,59 @@
+"""A pass whose layers can be run again one at a time, each as it was called: what a layer made need not be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from mixlens.architectures import Spec
+from mixlens.capture.run import LayerPass, OnLayer, Reading, Recorder, Watch
+from mixlens.errors import SelfCheckFailed
+
+
+class Replay:
+    """One forward pass of which each layer's input and arguments are kept, (layer, token, dim) in all.
+
+    `output`: what the pass gave. `on_layer`: as in `run`, on the way up; None: nobody looks. Raises SelfCheckFailed.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        spec: Spec,
+        inputs: Mapping[str, Any],
+        on_layer: OnLayer | None = None,
+        *,
+        heads: bool = False,
+        at: Sequence[int] | None = None,
+    ) -> None:
+        self._calls: list[LayerPass] = []  # module, input, output and arguments of each; no attentions
+        self._recorder = Recorder(spec, Watch(self._keep(on_layer)))
+        self.output = self._recorder.run(model, inputs, Reading(heads, at))
+
+    def _keep(self, on_layer: OnLayer | None) -> OnLayer:
+        def keep(seen: LayerPass) -> None:
+            self._calls.append(replace(seen, attends=(), norms={}))
+            if on_layer is not None:
+                on_layer(seen)
+
+        return keep
+
+    def again(self, index: int) -> LayerPass:
+        """Layer `index`, run once more. Raises SelfCheckFailed where it gives other numbers than in the pass."""
+        held = self._calls[index]
+        found: list[LayerPass] = []
+        self._recorder.count = index
+        self._recorder.watch = Watch(found.append)
+        held.module(*held.args, **held.kwargs)
+        (seen,) = found
+        assert seen.y is not None and held.y is not None
+        off = float((seen.y - held.y).abs().max())
+        if not off <= 50 * torch.finfo(held.y.dtype).eps * float(held.y.abs().max()):
+            raise SelfCheckFailed(
+                f"expected {type(held.module).__name__} {index} run again to give what it gave, it is off by "
+                f"{off:.1e}; the layer keeps a state or draws random numbers"
+            )
+        return seen

@@ -1,0 +1,32 @@
+"""The logits of a language model at some rows of its texts, and at no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from mixlens.capture.run import run
+from mixlens.capture.text import Tokens
+from mixlens.errors import Undefined
+from mixlens.subject.subject import Subject
+
+
+def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
+    """(row, vocabulary): the logits at some rows of one text, and no others."""
+    (batch,) = subject.batches([tokens], 1)
+    (logits,) = logits_at(subject, batch.inputs, [rows])
+    return logits
+
+
+@torch.no_grad()
+def logits_at(subject: Subject, inputs: Mapping[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
+    """(row, vocabulary) of each text of a batch, at its own rows and no others."""
+    try:
+        unembedding = subject.unembedding
+    except Undefined:
+        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
+        return [output.logits[b, list(places)] for b, places in enumerate(rows)]
+    output = run(subject.model, subject.spec, inputs, lambda seen: None)
+    return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]

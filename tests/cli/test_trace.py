@@ -215,6 +215,19 @@ def test_errors_are_one_line_in_the_words_of_the_command_line(trace, words, mess
     assert message.replace("--readout", "readout=") in said, said
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--by", "line"], "lines cut nothing here"),
+        (["--by", "paragraph"], "paragraphs cut nothing here"),
+        (["--exclude", "tool"], "expected --exclude first, 'template' or a role"),
+    ],
+)
+def test_what_cuts_nothing_is_refused_before_anything_is_generated(trace, monkeypatch, words, message):
+    monkeypatch.setattr("mixlens.trace.calls.generated", None)
+    assert message in one_line_error(trace(PROMPT, *words))
+
+
 def test_a_role_that_the_template_refuses(trace, tmp_path):
     (tmp_path / "chat.json").write_text(json.dumps([{"role": "tool", "content": "w5"}]))
     said = one_line_error(trace("--chat", "chat.json", "--answer", "w8"))

@@ -72,6 +72,12 @@ HAND: dict[str, tuple[Callable[[], Case], float]] = {
     # (1 + 3/4) / 2, nine times 3/4, 3/8, then 0
     "mas": (lambda: case(curve=vector(-1, *[-2] * 10, *[-3] * 10)), 8 / 20),
     "lds": (lambda: foretold(), 1.0),
+    # p at shares 0, .1 ... 1: eleven levels, .8 at ten of them and .4 at the last: nine tenths of .8, one of .6
+    "disrupt": (lambda: case(curve=np.log([0.8] * 11 + [0.4])), 0.9 * 0.8 + 0.1 * 0.6),
+    "recover": (lambda: case(curve=np.log([0.8, *[0.4] * 10, 0.8])), 0.9 * 0.4 + 0.1 * 0.6),
+    # H is 1/2 with nothing, then always 1/4: H / H_0 is 1 at retention 0, 1/2 at .1 to .9, 0 at 1
+    "soft_nc": (lambda: case(curve=np.log([0.8, 0.5, *[0.75] * 5])), 0.1 * 0.75 + 0.8 * 0.5 + 0.1 * 0.25),
+    "soft_ns": (lambda: case(curve=np.log([0.8, 0.5, *[0.625] * 5])), 1 - (0.1 * 0.875 + 0.8 * 0.75 + 0.1 * 0.375)),
     "iou": (lambda: case(rationale=vector(0, 1, 1, 0)), 1.0),
 }
 

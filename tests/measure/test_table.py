@@ -17,7 +17,7 @@ from mixlens.measure import MEASURES, Ablation, Case, Corpus, Curve, Measure, me
 NAMES = (
     "spearman kendall_tau pearson aopc log_odds comprehensiveness sufficiency kendall_confidence precision_at_k "
     "cue_dot cue_ap probes_needed special_rank consistency token_f1 auprc iou recovery mrr gold_mass rise mas "
-    "top_k_drop lds mdl_compression anisotropy"
+    "top_k_drop lds disrupt recover soft_ns soft_nc mdl_compression anisotropy"
 ).split()
 OF_A_TEXT = [name for name, m in MEASURES.items() if not isinstance(m, Corpus)]
 CURVES = [name for name, m in MEASURES.items() if isinstance(m, Curve)]
@@ -44,7 +44,7 @@ def full(scores: list[float], special: list[int], marked: list[int]) -> Case:
 
 def fitting(m: Measure, case: Case) -> Case:
     """The same with a curve of as many points as the measure has levels or sets of tokens."""
-    if m.name not in ("mas", "lds"):
+    if m.name not in ("mas", "lds", "disrupt", "recover", "soft_ns", "soft_nc"):
         return case
     return replace(case, curve=np.log(np.linspace(0.8, 0.1, 1 + len(m.removed(case)))))
 
@@ -68,6 +68,7 @@ def test_facts():
         "probes_needed",
         "rise",
         "mas",
+        "disrupt",
     }
     assert {f["name"] for f in known if f["higher_is_better"] is None} == {
         "special_rank",
@@ -134,7 +135,11 @@ def test_odd_texts_give_a_value_in_range_or_nan(name, kind):
     given = fitting(m, full(*ODD[kind]))
     value = m(given)
     assert math.isnan(value) or m.range[0] <= value <= m.range[1]
-    if isinstance(m, Ablation):
+    if isinstance(m, Curve) and m.replacement == "soft":
+        kept = np.array(m.removed(given))
+        assert bool(len(kept)) == given.removable.any()
+        assert not len(kept) or ((kept[:, 1:] >= 0) & (kept[:, 1:] <= 1)).all()
+    elif isinstance(m, Ablation):
         assert all(given.removable[list(s)].all() and s == tuple(sorted(set(s))) for s in m.removed(given))
     elif isinstance(m, Curve):
         for levels in ("tenths", "eraser", "attcat-code", (0.5,)):

@@ -279,7 +279,7 @@ def test_the_default_method_may_be_said(lens):
 
 def test_unknown_options_are_refused_before_anything_is_generated(lens, monkeypatch):
     monkeypatch.setattr("mixlens.trace.calls.generated", None)
-    for how in ({"beans": 3}, {"method": "globenk"}, {"readout": 0}):
+    for how in ({"beans": 3}, {"method": "globenk"}, {"readout": 0}, {"exclude": "user"}):
         with pytest.raises(MixlensError):
             lens.trace(PROMPT, **how)
 

@@ -225,7 +225,7 @@ def test_an_empty_prompt(lens, prompt):
         lens.trace(prompt, "w8")
 
 
-@pytest.mark.parametrize("prompt", [3, None, {"role": "user"}, ["w5", "w6"]])
+@pytest.mark.parametrize("prompt", [3, None, {"role": "user"}, ["w5", 6]])
 def test_what_is_no_prompt(lens, prompt):
     with pytest.raises(InputError, match="expected a prompt as a str, token ids, or chat messages"):
         lens.trace(prompt, "w8")

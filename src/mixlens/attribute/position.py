@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from mixlens.answer import Readout
 from mixlens.measure.ranks import rank_correlation
-from mixlens.results import Attribution
 
 MOST = 0.5  # of the variance of the scores' ranks is what a line over the places explains, rho^2
 SURE = 2.576  # standard deviations of rho where the order is by chance, 1 / sqrt(n - 1): one text in a hundred by luck
@@ -27,22 +27,20 @@ def mostly_position(rho: float | None, count: int) -> bool:
     return rho is not None and rho * rho > MOST and abs(rho) * sqrt(count - 1) > SURE
 
 
-def placed(attr: Attribution) -> Attribution:
-    """The same with `position_rho` of the scores of the tokens that its row sees, and a warning where that is most."""
-    row = attr.meta["readout"]
-    seen = attr.scores[: row + 1] if isinstance(row, int) else attr.scores
+def position_meta(scores: Float[Tensor, " token"], row: Readout) -> dict[str, Any]:
+    """`position_rho` of scores of the tokens that a read-out row sees; and a warning where it says it all."""
+    seen = scores[: row + 1] if isinstance(row, int) else scores
     rho = position_rho(seen)
-    if rho is None:
-        return attr
-    warnings = (*attr.meta.get("warnings", ()), *warned(rho, len(seen)))
-    return replace(attr, meta={**attr.meta, "position_rho": rho, **({"warnings": warnings} if warnings else {})})
+    return {} if rho is None else {"position_rho": rho, **warned(rho, len(seen))}
 
 
-def warned(rho: float, count: int) -> tuple[str, ...]:
+def warned(rho: float, count: int) -> dict[str, Any]:
     """A warning where scores of `count` tokens are mostly their places."""
     if not mostly_position(rho, count):
-        return ()
-    return (
-        f"the order of the scores is mostly that of the tokens' places (Spearman's rho {rho:.2f}), so they say little "
-        "of this text; leave method= out for one that reads it",
-    )
+        return {}
+    return {
+        "warnings": (
+            f"the order of the scores is mostly that of the tokens' places (Spearman's rho {rho:.2f}), so they say "
+            "little of this text; leave method= out for one that reads it",
+        )
+    }

@@ -90,6 +90,7 @@ def trace(
 
     mixlens trace "Who wrote Hamlet?" --html hamlet.html
     mixlens trace "When was it built?" --document guide=guide.txt --by sentence
+    mixlens trace "Who wrote Hamlet?" --exclude first --exclude template
     """
     options = settings_of(option, others=_FLAGS)
     arguments = settings_of(generate, "generate", ("max_new_tokens",))
@@ -108,9 +109,12 @@ def trace(
             arrow()
         with progress("loading the model") as line:
             lens = load(model)
+            question = question if isinstance(question, list) or raw else as_chat(lens, question)
+            if by is not None:
+                require_units(lens, question, texts, by)
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
-            result = lens.trace(
-                question if isinstance(question, list) or raw else as_chat(lens, question),
+            result: Any = lens.trace(
+                question,
                 answer,
                 method,
                 foil,
@@ -145,6 +149,15 @@ def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool
 def as_chat(lens: Lens, text: str) -> str | list[dict[str, str]]:
     """A text as a user's message where the tokenizer has a chat template, else as it stands."""
     return [_message("user", text)] if getattr(lens.tokenizer, "chat_template", None) else text
+
+
+def require_units(lens: Lens, question: str | list[Any], documents: dict[str, str], by: str) -> None:
+    """Raises what `Trace.units` would, before the answer is generated."""
+    from mixlens.results.units import prompt_units
+    from mixlens.trace.prompt import read_prompt
+
+    prompt = read_prompt(lens.subject, question, documents or None)
+    prompt_units(prompt.tokens, by, prompt.documents)
 
 
 def documents_of(pairs: Sequence[str] | None, *others: str | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation.design import Design, Yardstick, levels
 from mixlens.evaluation.explain import Failure, Item, failure
-from mixlens.evaluation.scored import Scored, removed
+from mixlens.evaluation.scored import Scored, may_weaken, removed
 from mixlens.measure import Case, Curve
 from mixlens.measure.confidence import need_classes
 from mixlens.tasks.example import gold_mask, token_mask
@@ -101,6 +101,11 @@ def _case(
             return second
         case = replace(case, second=None if second is None else second[layer])
     if isinstance(y.measure, Curve):
+        if not may_weaken(y, item):
+            says = (
+                f"{y.measure.name} changes the embeddings of an answer's prompt, example {item.example.id!r} is a text"
+            )
+            return failure(Undefined(says))
         curve = chunk.curves.curve(at, removed(y, case), y.options["replace"], y.options["mask_pad"])
         case = replace(case, curve=curve)
     return case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,11 @@ from mixlens.attribute.variants import Variant
 from mixlens.evaluation.explain import Item
 from mixlens.evaluation.traced import TracedItem
 from mixlens.evaluation.traced import left as left_of_answers
+from mixlens.evaluation.weakened import left as weakened
 from mixlens.lens import Lens
+from mixlens.measure.measure import EMBEDDED
 
-Key = tuple[int, tuple[int, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
+Key = tuple[int, tuple[Any, ...], str, bool]  # text, tokens taken out, what replaces them, are [PAD]s masked
 _BATCHES = 64  # of changed texts at a time: what is held of them stays small
 
 
@@ -26,7 +29,7 @@ class Curves:
         self.wanted: dict[Key, None] = {}
         self.log_p: dict[Key, float] = {}
 
-    def want(self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool) -> None:
+    def want(self, at: int, removed: Sequence[tuple[Any, ...]], replace_by: str, mask_pad: bool) -> None:
         """Text `at` without each of these sets of tokens will be asked for."""
         for indices in removed:
             if indices:
@@ -50,18 +53,22 @@ class Curves:
         """The log-probability that is left in each changed text, in order."""
         subject, out = self.lens.subject, dict.fromkeys(keys, float("nan"))
         answers = [key for key in keys if isinstance(self.items[key[0]], TracedItem)]
+        weak = [key for key in answers if key[2] in EMBEDDED]
+        answers = [key for key in answers if key[2] not in EMBEDDED]
         rest = [key for key in keys if not isinstance(self.items[key[0]], TracedItem)]
         out |= zip(rest, left(subject, [self._changed(*key) for key in rest], batch_size), strict=True)
         pairs = [(item, self._changed(*key)) for key in answers if isinstance(item := self.items[key[0]], TracedItem)]
         out |= zip(answers, left_of_answers(subject, pairs, batch_size), strict=True)
+        asks = [(item, key[1], key[2]) for key in weak if isinstance(item := self.items[key[0]], TracedItem)]
+        out |= zip(weak, weakened(subject, asks, batch_size) if asks else (), strict=True)
         return list(out.values())
 
-    def _changed(self, at: int, removed: tuple[int, ...], replace_by: str, mask_pad: bool) -> Variant | None:
+    def _changed(self, at: int, removed: tuple[Any, ...], replace_by: str, mask_pad: bool) -> Variant | None:
         item = self.items[at]
         return changed(self.lens.subject, item.whole, item.read.at, item.answer, removed, replace_by, mask_pad)
 
     def curve(
-        self, at: int, removed: Sequence[tuple[int, ...]], replace_by: str, mask_pad: bool
+        self, at: int, removed: Sequence[tuple[Any, ...]], replace_by: str, mask_pad: bool
     ) -> NDArray[np.float64]:
         """(1 + level,): log-probability of the untouched text, then of what is left at each level."""
         whole = self.items[at].log_p

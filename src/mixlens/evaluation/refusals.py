@@ -13,6 +13,7 @@ from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
 from mixlens.measure import Corpus, Curve, Measure
 from mixlens.measure.confidence import need_classes
+from mixlens.measure.measure import EMBEDDED
 from mixlens.target import Target
 from mixlens.tasks import TASKS, Example, Task
 from mixlens.trace.prompt import require_answers
@@ -42,7 +43,14 @@ def refuse(lens: Lens, yardstick: Yardstick, jobs: Sequence[Job], second: Lens |
     if isinstance(kind, Curve):
         if task == "none" or lens.head.regression:
             raise Undefined(f"{kind.name} needs the probability of an answer, which {lens.head.in_words} has not")
-        removal.check(lens.subject, kind.name, yardstick.options["replace"], yardstick.options["mask_pad"])
+        if yardstick.options["replace"] in EMBEDDED:
+            if task != "causal":
+                raise Undefined(
+                    f"{kind.name} changes embeddings of the prompt of an answer, {lens.head.in_words} gives none; use "
+                    "aopc or log_odds"
+                )
+        else:
+            removal.check(lens.subject, kind.name, yardstick.options["replace"], yardstick.options["mask_pad"])
         kind.points(yardstick.options)  # levels that are none
     if kind.needs == "second":
         if second is None:

@@ -19,8 +19,10 @@ from mixlens.evaluation.design import Design, Job, Yardstick
 from mixlens.evaluation.explain import Failure, Item, Scores
 from mixlens.evaluation.kinds import explain, items
 from mixlens.evaluation.perturbed import Curves
+from mixlens.evaluation.traced import TracedItem
 from mixlens.lens import Lens
 from mixlens.measure import Case, Curve
+from mixlens.measure.measure import EMBEDDED
 from mixlens.target import Target
 from mixlens.tasks import Example
 
@@ -92,10 +94,15 @@ def scored(setting: Setting, texts: Sequence[Item], tick: Tick) -> Scored:
     return out
 
 
-def removed(y: Yardstick, case: Case) -> list[tuple[int, ...]]:
+def removed(y: Yardstick, case: Case) -> list[tuple[Any, ...]]:
     """Per level of the measure's curve the tokens that are taken out."""
     assert isinstance(y.measure, Curve)
     return y.measure.removed(case, **y.options)
+
+
+def may_weaken(y: Yardstick, item: Item) -> bool:
+    """Whether what the measure does is done to such an example: embeddings are changed of answers' prompts alone."""
+    return y.options.get("replace") not in EMBEDDED or isinstance(item, TracedItem)
 
 
 def _kept(lens: Lens, item: Item) -> NDArray[np.bool_] | None:
@@ -110,7 +117,7 @@ def _pass_curves(design: Design, chunk: Scored) -> None:
             continue
         for label in design.methods:
             for at, rows in enumerate(chunk.scores[design.methods[label]]):
-                if isinstance(rows, Failure):
+                if isinstance(rows, Failure) or not may_weaken(y, chunk.items[at]):
                     continue
                 special = np.array(chunk.items[at].tokens.special, dtype=bool)
                 for layer in design.layers(label, y):

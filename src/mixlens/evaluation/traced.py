@@ -76,7 +76,7 @@ def _items(subject: Subject, number: int, example: Example, members: list[int]) 
     logits = row_logits(subject, joined(prompt.tokens, reply), [first + t - 1 for t in range(len(reply))])
     answers = tuple(resolved(subject, logits, reply, others, first))
     read = Reading(first - 1, first - 1, True, Target(reply.ids[0]))
-    log_p = _log_probability(answers, logits)
+    log_p = log_probability_of(answers, logits)
     facts: Any = {"wrong": _wrong(answers, logits), "units": _units(prompt.tokens, example, prompt.documents)}
     known: Any = {"reply": reply, "answers": answers, "named": prompt.documents}
     return [TracedItem(number, example, prompt.tokens, read, answers[0], log_p, **facts, **known)]
@@ -89,7 +89,7 @@ def _wrong(answers: Sequence[Answer], logits: Tensor) -> bool:
     return sum(against) <= 0 if against else any(int(z.argmax()) != i for z, i, _ in sides)
 
 
-def _log_probability(answers: Sequence[Answer], logits: Tensor) -> float:
+def log_probability_of(answers: Sequence[Answer], logits: Tensor) -> float:
     """ln p of an answer; against a foil, of the tokens in which the two differ."""
     differ = any(a.target.foil_index is not None for a in answers)
     return sum(
@@ -177,14 +177,15 @@ def left(subject: Subject, texts: Sequence[tuple[TracedItem, Variant | None]], b
             if v is not None and ("position_ids" in v.tokens.inputs) == placed
         ]
         budget = TOKENS.get(subject.device.type, ELSEWHERE)
-        sizes = partial(_size, batch_size, budget)
+        sizes = partial(size_of, batch_size, budget)
         for batch in subject.batches([v.tokens for _, _, v in there], sizes) if there else ():
             variants = [there[k] for k in batch.members]
             rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in variants]
             for (i, item, _), logits in zip(variants, logits_at(subject, batch.inputs, rows), strict=True):
-                out[i] = _log_probability(item.answers, logits)
+                out[i] = log_probability_of(item.answers, logits)
     return out
 
 
-def _size(batch_size: int, budget: int, longest: int) -> int:
+def size_of(batch_size: int, budget: int, longest: int) -> int:
+    """How many texts go through at a time: `batch_size`, or as many as make a pass worth its start."""
     return max(batch_size, budget // longest)

@@ -12,7 +12,8 @@ from mixlens.measure.perturb import ATTCAT, Levels, removed, shares
 from mixlens.options import options_of, shallow
 
 Needs = Literal["reference", "second", "classes", "curve", "cue", "rationale", "answer", "special", "corpus", "gold"]
-Replacement = Literal["delete", "pad", "mask", "unk"]
+Replacement = Literal["delete", "pad", "mask", "unk", "zero", "soft"]
+EMBEDDED: tuple[Replacement, ...] = ("zero", "soft")  # what is done to embeddings, of answers' prompts alone
 
 OF = ("outputs", "transformed")
 _FIELD = {"classes": "others"}  # where a need has another name than its field; "special" is always there
@@ -80,6 +81,18 @@ class Curve(Measure):
     kept: bool = False
     levels: Levels = "tenths"
 
+    def checked(self, options: dict[str, Any]) -> dict[str, Any]:
+        """All options with their values. Raises UnknownOption."""
+        values = super().checked(options)
+        if (values["replace"] == "soft") != (self.replacement == "soft"):
+            raise UnknownOption(
+                f"{self.name}: expected replace='{self.replacement}'"
+                f"{'' if self.replacement == 'soft' else ' or another word'}, got {values['replace']!r}"
+            )
+        if values["replace"] in EMBEDDED and values["mask_pad"]:
+            raise UnknownOption(f"{self.name}: mask_pad=True needs replace='pad', got {values['replace']!r}")
+        return values
+
     def options(self) -> dict[str, Any]:
         """The function's options, and how tokens are taken out.
 
@@ -110,14 +123,17 @@ class Ablation(Curve):
     `sets`: (Case, **its options) -> the sets; the function, with the same options, reads what is left without each.
     """
 
-    sets: Callable[..., list[tuple[int, ...]]] = lambda case: []
+    sets: Callable[..., list[tuple[Any, ...]]] = lambda case: []
 
     def options(self) -> dict[str, Any]:
         """The function's options, and what takes a token's place."""
         return {**options_of(self.function), "replace": self.replacement, "mask_pad": False}
 
-    def removed(self, case: Case, **options: Any) -> list[tuple[int, ...]]:
-        """The sets that are taken out, each ascending. Raises UnknownOption."""
+    def removed(self, case: Case, **options: Any) -> list[tuple[Any, ...]]:
+        """The sets that are taken out, each ascending; of a softened text a seed and what stays of each token.
+
+        Raises UnknownOption.
+        """
         values, settings = self.checked(options), options_of(self.sets)
         return self.sets(case, **{k: v for k, v in values.items() if k in settings})
 

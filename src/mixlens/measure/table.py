@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from mixlens.errors import UnknownMethod, did_you_mean
-from mixlens.measure import answers, confidence, corpus, cue, perturb, probing, ranks, rationale, sources
+from mixlens.measure import answers, confidence, corpus, cue, perturb, probing, ranks, rationale, soft, sources
 from mixlens.measure.measure import Ablation, Corpus, Curve, Measure
 
 _ONE, _SIGNED, _ANY = (0.0, 1.0), (-1.0, 1.0), (0.0, inf)
 _QIANG, _MOHEBBI = "Qiang 2022", "Mohebbi 2023"
 _FERRANDO, _ERASER = "Ferrando 2022", "DeYoung 2020"
+_ZHAO = "Zhao & Aletras 2023"
 _PAN, _COHEN = "Pan 2026 (FlashTrace)", "Cohen-Wang 2024 (ContextCite)"
 
 
@@ -214,6 +215,49 @@ MEASURES: dict[str, Measure] = _table(
         True,
         _SIGNED,
         sets=answers.random_units,
+    ),
+    Curve(
+        "disrupt",
+        "area of the answer's probability as the highest tokens' embeddings are set to zero",
+        "DePass 2025",
+        soft.zeroed_area,
+        "curve",
+        False,
+        _ONE,
+        replacement="zero",
+    ),
+    Curve(
+        "recover",
+        "area of the answer's probability as all but the highest tokens' embeddings are set to zero",
+        "DePass 2025",
+        soft.zeroed_area,
+        "curve",
+        True,
+        _ONE,
+        replacement="zero",
+        kept=True,
+    ),
+    Ablation(
+        "soft_ns",
+        "how near the output stays with the prompt thinned out where scores are low",
+        _ZHAO,
+        soft.soft_ns,
+        "curve",
+        True,
+        _ONE,
+        replacement="soft",
+        sets=soft.sufficient,
+    ),
+    Ablation(
+        "soft_nc",
+        "how far the output moves with the prompt thinned out where scores are high",
+        _ZHAO,
+        soft.soft_nc,
+        "curve",
+        True,
+        _ONE,
+        replacement="soft",
+        sets=soft.comprehensive,
     ),
     Corpus(
         "mdl_compression",

@@ -15,6 +15,7 @@ from mixlens.measure.ranks import rank_correlation
 from mixlens.measure.statistics import paired
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
 from mixlens.reproduce.study import Study
+from mixlens.results import Trace
 from mixlens.tasks import Example
 from mixlens.tasks.planted import planted
 
@@ -201,6 +202,7 @@ def _of_method(lens: mixlens.Lens, texts: Sequence[Example], name: str, options:
             trace = lens.trace(prompt, answer, name, **options)
         except MixlensError:
             return [float("nan")] * 3
+        assert isinstance(trace, Trace)
         seconds.append((time.perf_counter() - middle) / (middle - begun))
         scores.append(trace.scores[0, : len(prompt)].double().numpy())
     between = [rank_correlation(a, b) for a, b in combinations(scores, 2)]

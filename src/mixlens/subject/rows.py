@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,12 +22,17 @@ def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
 
 
 @torch.no_grad()
-def logits_at(subject: Subject, inputs: Mapping[str, Tensor], rows: Sequence[Sequence[int]]) -> list[Tensor]:
-    """(row, vocabulary) of each text of a batch, at its own rows and no others."""
+def logits_at(
+    subject: Subject,
+    inputs: Mapping[str, Tensor],
+    rows: Sequence[Sequence[int]],
+    prepare: Callable[[Any], None] | None = None,
+) -> list[Tensor]:
+    """(row, vocabulary) of each text of a batch, at its own rows and no others. `prepare`: changes the shadow first."""
     try:
         unembedding = subject.unembedding
     except Undefined:
-        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True)
+        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True, prepare=prepare)
         return [output.logits[b, list(places)] for b, places in enumerate(rows)]
-    output = run(subject.model, subject.spec, inputs, lambda seen: None)
+    output = run(subject.model, subject.spec, inputs, lambda seen: None, prepare=prepare)
     return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mixlens.capture.text import Tokens
@@ -43,13 +43,35 @@ def explained(run: Run[R], texts: Sequence[Tokens | MixlensError], single: bool,
     failed = {i: text for i, text in enumerate(texts) if isinstance(text, MixlensError)}
     out: list[Any] = [None] * len(texts)
     _fill(run, [i for i in range(len(texts)) if i not in failed], out, failed)
+    return _skipped(out, failed)
+
+
+def one_by_one(run: Callable[[int], R], count: int, skip: bool) -> Results[Any]:
+    """The results of texts that share no pass, by their numbers; one that fails as in `explained`."""
+    out: list[Any] = []
+    failed: dict[int, MixlensError] = {}
+    for number in range(count):
+        try:
+            out.append(run(number))
+        except UnknownMethod:
+            raise
+        except MixlensError as error:
+            failed[number] = numbered(error, number)
+            if not skip:
+                raise failed[number] from None
+            out.append(None)
+    return _skipped(out, failed)
+
+
+def _skipped(out: Sequence[Any], failed: Mapping[int, MixlensError]) -> Results[Any]:
+    """`Results` with None for texts that failed, and a warning; where all did and not by what they are, its error."""
     reasons = {i: failed[i] for i in sorted(failed)}
-    if len(failed) == len(texts):
+    if len(failed) == len(out):
         for fault in reasons.values():
             if not isinstance(fault, InputError):
                 raise fault  # not one text could be explained, and no text is to blame
     if failed:
-        _warn(reasons, len(texts))
+        _warn(reasons, len(out))
     return Results(out, {i: _reason(error) for i, error in reasons.items()})
 
 

@@ -63,6 +63,7 @@ def trace(
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
     options = {k: v for k, v in settings.items() if k in chosen.options()}
     question = read_prompt(subject, prompt, documents)
+    excluded(question.tokens, None, exclude)  # what it refuses, it refuses before an answer is generated
     chosen.ready(subject, question.tokens, question.documents, options)
     if answered is not None and generate:
         raise UnknownOption(
@@ -124,8 +125,7 @@ def _places(scores: Tensor, first: int, out: Sequence[int]) -> dict[str, Any]:
     if not rhos:
         return {}
     mean = sum(rhos) / len(rhos)
-    warnings = warned(mean, len(kept[0]))
-    return {"position_rho": mean, **({"warnings": warnings} if warnings else {})}
+    return {"position_rho": mean, **warned(mean, len(kept[0]))}
 
 
 def behind(first: int, count: int) -> Tensor:

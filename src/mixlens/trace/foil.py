@@ -8,7 +8,7 @@ from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError
 from mixlens.subject import Subject
-from mixlens.trace.prompt import read_answer
+from mixlens.trace.prompt import ids_of, read_answer
 
 
 def foils(subject: Subject, foil: Any, answer: Tokens) -> tuple[int, ...] | None:
@@ -18,7 +18,7 @@ def foils(subject: Subject, foil: Any, answer: Tokens) -> tuple[int, ...] | None
     """
     if foil is None:
         return None
-    foil = foil.tolist() if hasattr(foil, "tolist") else foil
+    foil = ids_of(foil)
     if is_id(foil):
         foil = [foil]
     other = read_answer(subject, foil, "a foil")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixlens.capture.given import is_id
+from mixlens.capture.given import as_list, is_id
 from mixlens.capture.text import Tokens, encode
 from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.subject import Subject
@@ -46,10 +46,14 @@ def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | No
             encode(text, subject.tokenizer, None, pad=subject.head.pad, template=chat), subject.model, subject.head
         )
         return Prompt(tokens, _spans(tokens, text, marked.find(_MARK), texts))
-    if (isinstance(prompt, Sequence) and all(map(is_id, prompt))) or hasattr(prompt, "tolist"):
+    inputs = isinstance(prompt, Mapping) and "input_ids" in prompt
+    if inputs or (isinstance(prompt, Sequence) and all(map(is_id, prompt))) or hasattr(prompt, "tolist"):
         if texts:
             raise InputError("documents= are put into a prompt of text or chat messages, this one is token ids")
-        return Prompt(subject.read(prompt).require()[0], {})
+        read = subject.read(ids_of(prompt)).require()
+        if len(read) > 1:
+            raise InputError(f"expected one prompt, got the token ids of {len(read)}")
+        return Prompt(read[0], {})
     raise InputError(
         "expected a prompt as a str, token ids, or chat messages [{'role': ..., 'content': ...}], got "
         f"{type(prompt).__name__}: {prompt!r:.60}"
@@ -66,14 +70,34 @@ def read_answer(subject: Subject, answer: Any, name: str = "an answer") -> Token
             raise EmptyInput(f"expected {name} of at least one token, got an empty text")
         tokens = encode(answer, subject.tokenizer, None, pad=subject.head.pad, template=True)
         return readable(tokens, subject.model, subject.head)
-    if hasattr(answer, "tolist"):
-        answer = answer.tolist()
+    answer = ids_of(answer)
     if isinstance(answer, Sequence) and answer and all(map(is_id, answer)):
         tokens = encode([int(i) for i in answer], subject.tokenizer, None, pad=subject.head.pad)
         return readable(tokens, subject.model, subject.head)
     if isinstance(answer, Sequence) and not answer:
         raise EmptyInput(f"expected {name} of at least one token, got none")
     raise InputError(f"expected {name} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
+
+
+def ids_of(answer: Any) -> Any:
+    """Token ids as a list, where they are a tensor, an array or a tokenizer's output of one row; else as it is."""
+    if isinstance(answer, Mapping) and "input_ids" in answer:
+        answer = rows_of(answer)
+    answer = answer.tolist() if hasattr(answer, "tolist") else answer
+    one_row = isinstance(answer, (list, tuple)) and len(answer) == 1 and isinstance(answer[0], (list, tuple))
+    return answer[0] if one_row else answer
+
+
+def rows_of(inputs: Mapping[str, Any]) -> list[list[int]]:
+    """The token ids of each row of a tokenizer's output, without its padding. Raises InputError."""
+    rows, _ = as_list(inputs)
+    for row in rows:
+        if "position_ids" in row or any(row.get("token_type_ids", ())):
+            raise InputError(
+                "expected input_ids and attention_mask alone of a prompt or an answer, got also position_ids or "
+                "token_type_ids: what stands where follows from prompt and answer; leave them out"
+            )
+    return [row["input_ids"] for row in rows]
 
 
 def require_room(subject: Subject, prompt: int, answer: int) -> None:

@@ -10,14 +10,14 @@ from mixlens.errors import UnknownOption
 FIRST, TEMPLATE = "first", "template"
 
 
-def excluded(prompt: Tokens, answer: Tokens, names: str | Sequence[str]) -> tuple[int, ...]:
+def excluded(prompt: Tokens, answer: Tokens | None, names: str | Sequence[str]) -> tuple[int, ...]:
     """The positions that are left out. Raises UnknownOption.
 
     "first": the first token, which many heads attend to when they have nothing to say; "template": special tokens and
-    those of a chat's template; a role of the chat: all of its turns.
+    those of a chat's template; a role of the chat: all of its turns. `answer`: None while there is none.
     """
     listed = [names] if isinstance(names, str) else list(names)
-    special = (*prompt.special, *answer.special)
+    special = (*prompt.special, *(answer.special if answer else ()))
     roles = prompt.roles or (None,) * len(prompt)
     known = sorted({role for role in roles if role is not None})
     out: set[int] = set()

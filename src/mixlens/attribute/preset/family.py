@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from mixlens.attribute.method import Deep, Method
-from mixlens.attribute.position import placed
 from mixlens.attribute.preset.descending import descended, kept_layers, rolled_text, traced
 from mixlens.attribute.preset.layered import layered_text, layered_trace
 from mixlens.cost import Cost, of_rows, rolled_down
@@ -128,8 +127,7 @@ class Preset(Method):
                 out[k] |= mine
         for number, (k, i) in enumerate(alone, len(groups)):
             out[k][i] = descended(subject, asks[k], i, part_of(report, number, len(groups) + len(alone)))
-        said = placed if subject.head.causal else (lambda attr: attr)
-        return [[said(mine[i]) for i in range(len(texts))] for mine in out]
+        return [[mine[i] for i in range(len(texts))] for mine in out]
 
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:

@@ -75,7 +75,7 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 CLASSIFIERS = sorted(name for name, method in ATTRIBUTIONS.items() if method.heads is None)
-DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
+DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.work in ("forward", "decompose")]
 
 
 @linux

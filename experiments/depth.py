@@ -21,15 +21,15 @@ TEXTS = (
     "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness, it "
     "was the epoch of belief, it was the epoch of incredulity, it was the season of Light, it was the season of "
     "Darkness, it was the spring of hope, it was the winter of despair, we had everything before us.",
-    "Call me Ishmael. Some years ago, never mind how long precisely, having little or no money in my purse, and nothing "
-    "particular to interest me on shore, I thought I would sail about a little and see the watery part of the world. It "
-    "is a way I have of driving off the spleen and regulating the circulation.",
+    "Call me Ishmael. Some years ago, never mind how long precisely, having little or no money in my purse, and "
+    "nothing particular to interest me on shore, I thought I would sail about a little and see the watery part of the "
+    "world. It is a way I have of driving off the spleen and regulating the circulation.",
     "def quicksort(items):\n    if len(items) < 2:\n        return items\n    pivot = items[0]\n    low = [x for x in "
     "items[1:] if x < pivot]\n    high = [x for x in items[1:] if x >= pivot]\n    return quicksort(low) + [pivot] + "
     "quicksort(high)\n\nprint(quicksort([3, 1, 2]))\nprint(quicksort([5, 4, 9, 0]))\n",
-    "Photosynthesis is the process by which green plants and some other organisms use sunlight to synthesize foods from "
-    "carbon dioxide and water. Photosynthesis in plants generally involves the green pigment chlorophyll and generates "
-    "oxygen as a by-product. It takes place in two stages, the light reactions and the Calvin cycle.",
+    "Photosynthesis is the process by which green plants and some other organisms use sunlight to synthesize foods "
+    "from carbon dioxide and water. Photosynthesis in plants generally involves the green pigment chlorophyll and "
+    "generates oxygen as a by-product. It takes place in two stages, the light reactions and the Calvin cycle.",
     "Dear Ms. Weber, thank you for your letter of 14 March. We are sorry to hear that the parcel arrived damaged, and "
     "have sent a replacement today by express. You will not be charged for it. Please keep the broken item until our "
     "driver collects it, which should be on Tuesday or Wednesday next week between nine and five.",

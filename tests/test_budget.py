@@ -76,7 +76,7 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 CLASSIFIERS = sorted(name for name, method in ATTRIBUTIONS.items() if method.heads is None)
 LONG = ["globenc", "alti_logit", "ifr", "saliency", "attcat", "cp_lrp", "gim", "path_logit", "head_logit"]
-DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
+DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.work in ("forward", "decompose")]
 
 
 @linux

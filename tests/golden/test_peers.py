@@ -19,7 +19,6 @@ from mixlens.attribute.frozen import RULES, Frozen
 from mixlens.attribute.logit.direct import rows_pass
 from mixlens.attribute.span.edges import span_edges, sums
 from mixlens.attribute.table import ATTRIBUTIONS
-from mixlens.target import Target
 
 THEIRS = json.loads((Path(__file__).parent / "peers.json").read_text("utf-8"))
 

@@ -45,7 +45,7 @@ def traces(
     documents: Any = None,
     errors: str = "raise",
     progress: Progress | None = None,
-    **how: Any,
+    **settings: Any,
 ) -> Trace | Results[Any]:
     """The Trace of one prompt, or `Results` of several, one after the other (see `Lens.trace`).
 
@@ -55,25 +55,25 @@ def traces(
     """
     prompts, single = prompts_of(prompt)
     if single:
-        return trace(subject, prompts[0], answered, foil=foil, documents=documents, progress=progress, **how)
+        return trace(subject, prompts[0], answered, foil=foil, documents=documents, progress=progress, **settings)
     require_answers(subject)
-    name = default_method(subject) if how.get("method") is None else how["method"]
-    attribution_method(subject, name, how.get("options") or {})  # what is wrong with it is no prompt's fault
+    name = default_method(subject) if settings.get("method") is None else settings["method"]
+    attribution_method(subject, name, settings.get("options") or {})  # what is wrong with it is no prompt's fault
     count = len(prompts)
     replies = _each("answer", answered, count)
     others, files = _each("foil", foil, count), _each("documents", documents, count)
 
     def run(number: int) -> Trace:
-        one = prompts_of(prompts[number])
-        if not one[1]:
+        parts, alone = prompts_of(prompts[number])
+        if not alone:
             raise InputError(
                 "expected prompts in a list, each a str, token ids or chat messages, got a list of several in it: "
                 f"{prompts[number]!r:.60}"
             )
-        found = trace(subject, one[0][0], replies[number], foil=others[number], documents=files[number], **how)
+        result = trace(subject, parts[0], replies[number], foil=others[number], documents=files[number], **settings)
         if progress is not None:
             progress(number + 1, count)
-        return found
+        return result
 
     return one_by_one(run, count, errors == "skip")
 

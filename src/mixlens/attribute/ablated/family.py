@@ -95,16 +95,16 @@ class Ablated(Method):
         first: int,
         answers: Sequence[Answer],
         documents: Mapping[str, tuple[int, int]],
-        asked: Mapping[str, Any],
+        given: Mapping[str, Any],
         batch_size: int,
     ) -> Tensor:
         """(answer token, source): a unit's number spread evenly over its tokens; 0 where none may go."""
-        options = {**self.options(), **asked}
+        options = {**self.options(), **given}
         spans = answer_spans(self.name, options["span"], len(answers))
         units, filler, masks = self._parts(subject, beginning(tokens, first), documents, options)
         removed = [tuple(sorted(i for u in np.flatnonzero(~kept) for i in units[u].indices)) for kept in masks]
-        found = log_odds_without(subject, tokens, first, answers, [(), *removed], filler, batch_size)
-        whole, without = found[:1], found[1:]
+        log_odds = log_odds_without(subject, tokens, first, answers, [(), *removed], filler, batch_size)
+        whole, without = log_odds[:1], log_odds[1:]
         there = ~np.isnan(without).any(1)
         if self.fitted and there.sum() < 2:
             raise Undefined(f"{self.name} found no two ablations that leave some of the prompt; pass more ablations=")

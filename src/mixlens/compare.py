@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from mixlens.answer import Answer, Reading, answer, reading, targets_of
-from mixlens.arguments import shown
+from mixlens.arguments import checked, shown
 from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
 from mixlens.attribute.calls import attribution_method, attributions, request, together
 from mixlens.attribute.removal import asked_about, changed, left, log_probability
@@ -18,30 +18,40 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, MixlensError, Undefined, UnknownMethod, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.mixing.calls import maps_of
-from mixlens.progress import Progress
+from mixlens.process import settled
+from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Attribution, Comparison, LayerMaps
 from mixlens.subject import Subject
 from mixlens.target import Target
 
 
+@settled
+@barred
+@checked
 def compare(
     subject: Subject,
+    /,
     text: Any,
-    methods: str | Sequence[str] | None,
-    target: Any,
+    methods: str | Sequence[str] | None = None,
+    target: Any = None,
     *,
     faithfulness: bool = True,
     maps: bool = False,
     truncate: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Comparison:
-    """Explain `text` by each method. One that is not defined for this model, or fails, is skipped, with the reason.
+    """One text explained by several methods side by side; by all that are defined for this model if none is named.
 
-    `faithfulness`: a number each, for which the text is passed without some of its tokens, about n^2 + 200 times.
-    `maps`: the layer maps behind each method too.
+    A method that fails costs the others nothing: `Comparison.skipped` says why it is missing.
 
-    Raises InputError for a list of texts, TargetError, UnknownOption for `maps` of methods that have none; when no
-    method is left, Undefined, or what the first failed with; unknown names raise.
+    `faithfulness`: with a number each, 0 for what chance reaches and 1 for the best order found; it takes
+    about n^2 + 200 passes for n tokens. `maps`: with the layer maps behind each. Raises InputError, MethodError,
+    ModelError.
+
+    Examples:
+        >>> compared = lens.compare("a deep film.", ["alti", "saliency"])
+        >>> list(compared.attributions), sorted(compared.faithfulness)
+        (['alti', 'saliency'], ['alti', 'saliency'])
     """
     names = [methods] if isinstance(methods, str) else list(ATTRIBUTIONS if methods is None else methods)
     odd = [name for name in names if not isinstance(name, str)]
@@ -60,14 +70,14 @@ def compare(
         raise InputError(f"expected one text to compare methods on, got {len(texts)}; compare them one by one")
     goals = targets_of(target, 1, True)
     read, goal = _answer(subject, texts[0], goals[0])
-    attributed, skipped, first = _attributions(subject, texts, names, goals, progress)
+    attributed, skipped, first = _attributions(subject, texts, names, goals, reporter(progress))
     if not attributed:
         raise first or Undefined(f"none of the methods is defined for this model: {skipped}")
     numbers: dict[str, Faithfulness] = {}
     if faithfulness and goal is not None:
         with _or_why(skipped, "faithfulness"):
             numbers = _faithfulness(subject, attributed, read, goal)
-    layers = _maps(subject, texts, attributed, skipped, progress) if maps else {}
+    layers = _maps(subject, texts, attributed, skipped, reporter(progress)) if maps else {}
     return Comparison(attributed, skipped, numbers, layers)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 from mixlens.aggregate.down import PIECE_BYTES
-from mixlens.decompose.terms import ROW_BYTES, VECTOR_BYTES
+from mixlens.decompose.tiles import ROW_BYTES, VECTOR_BYTES
 from mixlens.subject.descent import PART_BYTES, keeps_maps
 
 

@@ -118,6 +118,16 @@ def test_documents_are_units_and_gold(lens: mixlens.Lens, tmp_path) -> None:
     assert table.values("top", "saliency")[0] == pytest.approx(drop, abs=1e-9)
 
 
+def test_methods_of_documents_see_them_for_one_token_too(lens: mixlens.Lens) -> None:
+    documents = {"w95": "w20 w21 w22", "w96": "w23 w24"}
+    row = Example("a", prompt="w7 w8", documents=documents, answer="w21", gold=("w96",), units="document")
+    method = ("out", "leave_one_out", {"units": "document"})
+    table = mixlens.evaluate(lens, [row], [method], [("mrr", "mrr", {"by": "unit", "wrong": True})])
+    trace = lens.trace("w7 w8", "w21", "leave_one_out", documents=documents, units="document")
+    sums = {name: float(trace.scores[0, slice(*at)].sum()) for name, at in trace.meta["documents"].items()}
+    assert table.values("mrr", "out")[0] == (1 if max(sums, key=lambda name: sums[name]) == "w96" else 1 / 2)
+
+
 def test_what_is_refused(lens: mixlens.Lens, tiny_bert_folder) -> None:
     asked = EXAMPLES[0]
     with pytest.raises(InputError, match="expected a causal language model"):

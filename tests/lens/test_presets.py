@@ -47,13 +47,22 @@ def test_presets_of_causal_models_undo_the_receptive_field(method):
     how |= {"norm_rollout": ("norm_res", "rollout", rows), "globenc": ("globenc", "rollout", rows)}
     mixing, aggregation, options = how.get(method, (method, "rollout", {}))
     maps = getattr(model.mixing(TEXT, method=mixing), aggregation)(**options, receptive_field=True)
-    got = model.attribute(TEXT, method=method)
+    got = model.attribute(TEXT, method=method, receptive_field=True)
     close(got.scores, shares(maps.scores[-1, -1]))
     assert got.meta["receptive_field"] is True
+    usual = model.attribute(TEXT, method=method)  # alti's rollout does not drain into the first token
+    assert usual.meta["receptive_field"] is (method != "alti")
     without = model.attribute(TEXT, method=method, receptive_field=False)
     assert without.meta["receptive_field"] is False
     if method != "attention":  # the last row of one layer sees all tokens
         assert (without.scores - got.scores).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("method", "field"), [("alti+rollout", False), ("ifr+rollout", False), ("norm_res+rollout", True)]
+)
+def test_rollouts_by_name_have_the_presets_receptive_field(method, field):
+    assert lens("gpt2", "causal", special=False).attribute(TEXT, method=method).meta["receptive_field"] is field
 
 
 def test_signed_maps_are_not_divided_by_their_sum():

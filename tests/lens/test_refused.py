@@ -88,7 +88,7 @@ BAD_ASKS = [
     ({"method": "grad_x_input", "absolute": "no"}, UnknownOption, "expected absolute= True or False"),
     ({"method": "blank_out", "words": 1}, UnknownOption, "expected words= True or False"),
     ({"normalize": "yes"}, UnknownOption, "expected normalize= True or False"),
-    ({"receptive_field": "x"}, UnknownOption, "expected receptive_field= True, False or None for alti, got 'x'"),
+    ({"receptive_field": "x"}, UnknownOption, "expected receptive_field= True or False for alti, got 'x'"),
     ({"method": "integrated_gradients", "steps": "a"}, UnknownOption, "expected steps= a whole number for .*, got 'a'"),
     (
         {"method": "integrated_gradients", "steps": None},

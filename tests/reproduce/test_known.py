@@ -39,7 +39,7 @@ def test_what_is_measured(study, monkeypatch):
     assert panel.rows == ("random", "head_logit", "value_zeroing") and panel.columns == ("agreement", "needle")
     for (label, _), values in panel.values.items():  # two items that are answered so, two seeds; one for costly methods
         assert len(values) == 4 and np.isfinite(values).tolist() == [True, label != "value_zeroing"] * 2
-    assert found.notes[-1] == "value_zeroing: on the first 1 items of a task and seed"
+    assert found.notes[-1] == "value_zeroing: on the first 1 items of a task and seed, of needle in filler on none"
     assert all("prompts, which the model answers so" in note for note in found.notes[:-1])
     beside = found.panels[-1]
     assert beside.values["random", "time of two passes"].mean > 0

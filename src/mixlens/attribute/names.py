@@ -11,6 +11,10 @@ from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.errors import Undefined, UnknownMethod, did_you_mean
 from mixlens.mixing import MIXING
 
+# Mixing methods whose rollout does not drain into the first token of a causal text: divided by that of uniform
+# attention, which does, it would be the places of the tokens.
+SPREAD = ("alti", "ifr")
+
 
 def method(name: str) -> Method:
     """The method of a name: a line of the table, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`, `"M+mean"`, `"M+sum"`.
@@ -38,7 +42,9 @@ def method(name: str) -> Method:
             options = {"k": int(argument)}
         except ValueError:
             raise UnknownMethod(f"expected a layer number in {name!r}, got {argument!r}") from None
+    field = None
     if aggregation == "rollout":
+        field = False if mixing in SPREAD else None
         options = {"residual": None, "normalize": False, "head": None}
     facts = MIXING[mixing]
     if aggregation == "rollout" and facts.signed:
@@ -62,4 +68,5 @@ def method(name: str) -> Method:
         mixing=mixing,
         aggregation=aggregation,
         arguments=options,
+        receptive_field=field,
     )

@@ -72,7 +72,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
             "globenc", "row-normalised globenc maps, rolled out", "Modarressi 2022", mixing="globenc", arguments=_ROWS
         ),
     ),
-    Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", arguments=_ROLL),
+    Preset("alti", "alti maps, rolled out", "Ferrando 2022", mixing="alti", arguments=_ROLL, receptive_field=False),
     Preset(
         "ifr",
         "ifr maps without the residual's edge, summed over layers",

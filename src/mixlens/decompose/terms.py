@@ -18,12 +18,8 @@ from torch import Tensor
 from mixlens.capture.attention import Call, blocks, repeat_heads
 from mixlens.decompose.fused import fused_distances, fused_grams
 from mixlens.decompose.scratch import scratch
+from mixlens.decompose.tiles import CACHE_BYTES, ROW_BYTES, TILE_BYTES, VECTOR_BYTES, inner_bytes, tiles
 from mixlens.errors import Undefined
-
-ROW_BYTES = 8 << 20  # attention weights held at a time
-VECTOR_BYTES = 32 << 20  # head vectors held at a time
-CACHE_BYTES = 1 << 20  # numbers of one inner step on a CPU, a thread: what a core's own cache holds
-TILE_BYTES = 2 << 20  # the same where each step is three small calls, which take their time too
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +62,7 @@ class Terms:
         each = batch * heads * dim * self.values.element_size()
         for keys in blocks(n, VECTOR_BYTES // each):
             vectors = scratch("head vectors", (batch, keys.stop - keys.start, heads, dim), self.values)
-            for part in blocks(keys.stop - keys.start, self._step(VECTOR_BYTES) // each):
+            for part in blocks(keys.stop - keys.start, inner_bytes(self.values.device, VECTOR_BYTES) // each):
                 vectors[:, part] = self.head_vectors(slice(keys.start + part.start, keys.start + part.stop))
             yield keys, vectors
 
@@ -153,7 +149,9 @@ class Terms:
             if self.residual is not None:
                 diagonal.append(self._diagonal(alpha, rows))
             a = _heads_last(alpha)
-            for keys in blocks(n, self._step(ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)):
+            for keys in blocks(
+                n, inner_bytes(self.values.device, ROW_BYTES) // (2 * batch * heads * alpha.shape[2] * form.itemsize)
+            ):
                 weights = a[:, keys].to(form.dtype)
                 made = weights @ form[:, keys]
                 if factor is None:
@@ -188,7 +186,9 @@ class Terms:
         gram = torch.empty(batch * n, count, count, dtype=wide, device=self.values.device)
         v = repeat_heads(self.values, self.call.groups).transpose(0, 1).reshape(heads, batch * n, -1)  # texts in a row
         fused = fused_grams(heads, dim, residual is not None) if self._single() else None
-        for keys in blocks(batch * n, self._step(VECTOR_BYTES, TILE_BYTES) // (count * dim * gram.itemsize)):
+        for keys in blocks(
+            batch * n, inner_bytes(self.values.device, VECTOR_BYTES, TILE_BYTES) // (count * dim * gram.itemsize)
+        ):
             vectors = scratch("some vectors", (heads, keys.stop - keys.start, dim), v)
             torch.bmm(v[:, keys], self.projection, out=vectors)
             tail = None if residual is None else residual.flatten(0, 1)[keys]
@@ -232,7 +232,7 @@ class Terms:
     def _distances(self, a: Tensor, vectors: Tensor, target: Tensor, p: int, out: Tensor) -> None:
         """||sum_h a_h w^h - target||_p into `out` (batch, key, row), by products and passes that stay in the caches."""
         sums = vectors.sum(-1, keepdim=True) if p == 1 else None
-        for texts, rows, step in self._tiles(a.shape[2], a.shape[1]):
+        for texts, rows, step in tiles(target, a.shape[2], a.shape[1]):
             weights, there, to = a[texts, :, rows].contiguous(), out[texts, :, rows], target[texts, None, rows]
             for part in blocks(a.shape[1], step):
                 t = scratch("terms", (*weights[:, part].shape[:3], target.shape[-1]), target)
@@ -247,30 +247,9 @@ class Terms:
         if p == 1:
             out.clamp_min_(0)  # rounding
 
-    def _tiles(self, count: int, keys: int) -> Iterator[tuple[slice, slice, int]]:
-        """`(texts, rows of 'count', number of keys)`, each small enough that its vectors stay in the caches."""
-        batch, _, _, dim = self.shape
-        vectors = self._step(VECTOR_BYTES, TILE_BYTES) // (dim * self.values.element_size())
-        threads = torch.get_num_threads()
-        pieces = -(-count // max(1, vectors // (2 * threads)))  # so that a step has two keys a thread
-        height = -(-count // pieces)
-        width = max(1, vectors // height)
-        width -= width % threads if width > threads else 0  # all threads alike
-        for texts in blocks(batch, vectors // (height * width)):
-            for rows in blocks(count, height):
-                yield texts, rows, min(width, keys)
-
     def _single(self) -> bool:
         """Whether the numbers are such as `decompose/fused.py` takes."""
         return self.values.dtype == torch.float32 and self.values.device.type == "cpu"
-
-    def _step(self, elsewhere: int, here: int | None = None) -> int:
-        """Bytes of one inner step: what the caches hold on a CPU; `elsewhere` a large one, to keep the device busy."""
-        return (
-            (CACHE_BYTES if here is None else here) * torch.get_num_threads()
-            if self.values.device.type == "cpu"
-            else elsewhere
-        )
 
 
 def by_head(

@@ -128,7 +128,7 @@ def explain(
     An answer of one token is its prompt's next token: such prompts are texts, that share batches and passes.
     """
     out: dict[str, list[Scores | Failure]] = {key: [Failure("")] * len(chosen) for key in jobs}
-    short = {key: job for key, job in jobs.items() if job.options.get("readout") is None}
+    short = {key: job for key, job in jobs.items() if _of_texts(job)}
     at = [i for i, item in enumerate(chosen) if _one_token(item)] if short else []
     if at:
         texts = [chosen[i] for i in at]
@@ -142,6 +142,11 @@ def explain(
             (out[key][i],) = each(partial(_scores, lens.subject, job, chosen[i], batch, memory), 1)
         tick(1)
     return out
+
+
+def _of_texts(job: Job) -> bool:
+    """Whether a method asks no more of an answer than of a text: neither its span nor the prompt's documents."""
+    return job.options.get("readout") is None and "span" not in job.facts.options()
 
 
 def _one_token(item: TracedItem) -> bool:

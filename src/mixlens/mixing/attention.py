@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mixlens.capture.attention import blocks
 from mixlens.decompose import Block
-from mixlens.decompose.terms import ROW_BYTES
+from mixlens.decompose.tiles import ROW_BYTES
 from mixlens.mixing.ratio import mixing_ratio
 from mixlens.mixing.steps import Map, half_identity, normalize_rows, only_visible
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mixlens.aggregate.flow import indices
 from mixlens.answer import reading
-from mixlens.arguments import refuse_unknown
+from mixlens.arguments import checked, refuse_unknown
 from mixlens.budget import Demand, sizes_of, within
 from mixlens.capture.sight import windows_of
 from mixlens.capture.text import Tokens
@@ -19,13 +19,15 @@ from mixlens.cost import Cost
 from mixlens.decompose import Block
 from mixlens.errors import ModelError, TargetError, Undefined, UnknownMethod, did_you_mean
 from mixlens.mixing.method import Mixing
-from mixlens.mixing.ratio import mixing_ratio
+from mixlens.mixing.ratio import mixing_ratio as ratio
 from mixlens.mixing.table import MIXING
-from mixlens.progress import Progress
-from mixlens.results import LayerMaps
+from mixlens.process import settled
+from mixlens.progress import Progress, barred, reporter
+from mixlens.results import LayerMaps, Results
 from mixlens.subject import Subject
 from mixlens.subject.passes import TextPass
 from mixlens.subject.provenance import provenance
+from mixlens.subject.several import explained
 from mixlens.target import Target
 
 Queries = tuple[int, ...]
@@ -76,19 +78,6 @@ def maps_of(
         layer_maps(subject, text_pass, torch.stack(text_pass.layers), name, options, rows=rows[i] if rows else None)
         for i, text_pass in enumerate(ran)
     ]
-
-
-def ratios(subject: Subject, texts: Sequence[Tokens], name: str, batch_size: int) -> list[Tensor]:
-    """The mixing ratio of each layer and token (layer, query), of each text. Raises UnknownMethod, Undefined."""
-    ran = subject.through(texts, lambda block: mixing_ratio(block, name), square=False, batch_size=batch_size)
-    return [torch.stack(text_pass.layers) for text_pass in ran]
-
-
-def output_statistics(subject: Subject, texts: Sequence[Tokens], batch_size: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64."""
-    ran = subject.through(texts, lambda block: block.y, square=False, batch_size=batch_size)
-    outputs = torch.cat([torch.stack(text_pass.layers) for text_pass in ran], 1).double()
-    return outputs.mean(1), outputs.std(1, correction=0)
 
 
 def mapper(name: str, options: Mapping[str, Any]) -> Callable[[Block], Tensor]:
@@ -151,3 +140,91 @@ def _asked_rows(queries: Sequence[int] | None, name: str, lengths: Sequence[int]
 
 def _costs() -> dict[str, Cost]:
     return {name: mixing.costs for name, mixing in MIXING.items()}
+
+
+@settled
+@barred
+@checked
+def mixing(
+    subject: Subject,
+    /,
+    text: Any,
+    method: str = "globenc",
+    *,
+    queries: Sequence[int] | None = None,
+    batch_size: int = 32,
+    memory: int | str | None = None,
+    truncate: bool = False,
+    progress: Progress | bool | None = None,
+    errors: str = "raise",
+    **options: Any,
+) -> LayerMaps | Results[Any]:
+    """The maps of one text (or a list of texts): how much of each token goes into each, layer by layer.
+
+    `method`: a name of `mixlens.methods()`; `options` are that method's. `queries`: these rows alone (negatives
+    count from the end), with less work; not every method can. `batch_size`: at most so many texts at a time;
+    `memory`: bytes or "2GB" to stay inside (None: what is free). `truncate`: cut texts over the model's positions
+    (recorded in `meta`) instead of refusing them. `progress`: True for a bar, or a function of (done, in all).
+    `errors`: of several texts, "raise" what is wrong with one, with its number, or "skip" it: None stands in its
+    place, and a warning says so. Raises InputError, MethodError, ModelError, OverBudget.
+
+    Examples:
+        >>> maps = lens.mixing("a deep and meaningful film.", method="value_zeroing")
+        >>> maps.scores.shape  # layer, query, key
+        torch.Size([6, 8, 8])
+        >>> lens.mixing("a deep film.", method="alti", queries=[0]).scores.shape
+        torch.Size([6, 1, 6])
+    """
+    mixing_method(subject, method, options)
+    texts = subject.read(text, truncate)
+
+    def run(numbers: Sequence[int]) -> list[LayerMaps]:
+        return maps_of(
+            subject,
+            texts.of(numbers),
+            method,
+            options,
+            queries=queries,
+            batch_size=batch_size,
+            memory=memory,
+            progress=reporter(progress),
+        )
+
+    return explained(run, texts.each, texts.single, errors == "skip")
+
+
+@settled
+@checked
+def mixing_ratio(
+    subject: Subject, /, text: Any, method: str = "globenc", *, batch_size: int = 32, truncate: bool = False
+) -> Tensor | list[Tensor]:
+    """(layer, query): the share of each token's new vector that comes from other tokens (Modarressi 2022, Eq. 8).
+
+    `method`: norm, norm_res, norm_resln (post-LN) or globenc. Raises UnknownMethod, Undefined.
+
+    Examples:
+        >>> lens.mixing_ratio("a deep film.").shape
+        torch.Size([6, 6])
+    """
+    texts = subject.read(text, truncate)
+    ran = subject.through(texts.require(), lambda block: ratio(block, method), square=False, batch_size=batch_size)
+    ratios = [torch.stack(text_pass.layers) for text_pass in ran]
+    return ratios[0] if texts.single else ratios
+
+
+@settled
+@checked
+def output_statistics(subject: Subject, /, texts: Any, *, batch_size: int = 32) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each layer's output over all tokens, each (layer, dim), in float64.
+
+    What `value_zeroing` takes as `standardize=`; fit them on a sample of some hundred texts.
+
+    Examples:
+        >>> statistics = lens.output_statistics(["a deep film.", "so bad"])
+        >>> lens.mixing("a dull film", method="value_zeroing", standardize=statistics).scores.shape
+        torch.Size([6, 5, 5])
+    """
+    streams = subject.read(texts).require()
+    ran = subject.through(streams, lambda block: block.y, square=False, batch_size=batch_size)
+    outputs = torch.cat([torch.stack(text_pass.layers) for text_pass in ran], 1).double()
+    return outputs.mean(1), outputs.std(1, correction=0)

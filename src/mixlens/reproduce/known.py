@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 ROLE = "smollm2"
 ITEMS, SEEDS = 200, 3
 TRIES = 5  # times as many prompts are asked, at most, for so many that the model answers as it should
-COSTLY = "costly"  # methods of a pass a token: on `Study.costly` of the items where there is such a number
+COSTLY = "costly"  # methods of a pass a token: on `Study.costly` of the items where there is such a number,
+LONG = ("needle in filler",)  # and on none of these tasks, whose prompts are of a hundred tokens
 
 TASKS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "needle": ("needle", {"keys": 3}),
@@ -105,7 +106,7 @@ def table(study: Study) -> Findings:
     notes = [f"{task}: {kept[task]} of {prompts[task]} prompts, which the model answers so" for task in TASKS]
     if study.costly is not None and COSTLY in GROUPS:
         names = ", ".join(label for label, _, _ in GROUPS[COSTLY])
-        notes.append(f"{names}: on the first {study.costly} items of a task and seed")
+        notes.append(f"{names}: on the first {study.costly} items of a task and seed, of {', '.join(LONG)} on none")
     return Findings(tuple(panels), tuple(notes))
 
 
@@ -126,8 +127,8 @@ def _measured(study: Study, task: str, seed: int, examples: Sequence[Example]) -
     """(measure, method) -> (item,), NaN for items that a costly method was spared."""
     out: dict[tuple[str, str], Values] = {}
     for group, methods in GROUPS.items():
-        if not examples:
-            out |= {(measure, label): np.empty(0) for label, _, _ in methods for measure in TITLES}
+        if not examples or (group == COSTLY and task in LONG):
+            out |= {(measure, label): np.full(len(examples), np.nan) for label, _, _ in methods for measure in TITLES}
             continue
         few = study.costly if group == COSTLY else None
         part = f"{_part(task, seed)}-{group}" + ("" if few is None else f"-{few}")

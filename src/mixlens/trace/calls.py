@@ -14,6 +14,8 @@ from mixlens.answer import Answer, Reading, answer
 from mixlens.answer.classes import name as class_name
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
 from mixlens.attribute.defaults import default_method
+from mixlens.attribute.position import position_rho, warned
+from mixlens.attribute.preset import Preset
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
@@ -102,6 +104,7 @@ def trace(
         **({"documents": dict(question.documents)} if question.documents else {}),
         **({"excluded": out} if out else {}),
         **({"same_as_foil": same} if same else {}),
+        **(_places(scores, first, out) if isinstance(chosen, Preset) else {}),
     }
     return Trace(
         prompt=question.tokens,
@@ -113,6 +116,16 @@ def trace(
         targets=tuple(a.target for a in answers),
         said=tuple(a.reported for a in answers),
     )
+
+
+def _places(scores: Tensor, first: int, out: Sequence[int]) -> dict[str, Any]:
+    """How much of the rows' order is the sources' places, on the mean, and a warning where that is most of it."""
+    kept = [[j for j in range(first + t) if j not in set(out)] for t in range(len(scores))]
+    rhos = [rho for row, at in zip(scores, kept, strict=True) if (rho := position_rho(row[at])) is not None]
+    if not rhos:
+        return {}
+    mean = sum(rhos) / len(rhos)
+    return {"position_rho": mean, **warned(mean, len(kept[0]))}
 
 
 def behind(first: int, count: int) -> Tensor:

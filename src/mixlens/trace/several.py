@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mixlens.arguments import checked
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.defaults import default_method
 from mixlens.capture.given import as_list, is_id
 from mixlens.errors import EmptyInput, InputError
-from mixlens.progress import Progress
+from mixlens.process import settled
+from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Results, Trace
 from mixlens.subject import Subject
 from mixlens.subject.several import one_by_one
-from mixlens.trace.calls import trace
+from mixlens.trace import calls
 from mixlens.trace.prompt import require_answers, rows_of
 
 
@@ -36,44 +38,78 @@ def prompts_of(data: Any) -> tuple[list[Any], bool]:
     return [data], True  # the prompt's own reader says what is wrong with it
 
 
-def traces(
+@settled
+@barred
+@checked
+def trace(
     subject: Subject,
+    /,
     prompt: Any,
-    answered: Any = None,
-    *,
+    answer: Any = None,
+    method: str | None = None,
     foil: Any = None,
-    documents: Any = None,
+    *,
+    documents: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None,
+    max_new_tokens: int = 64,
+    generate: Mapping[str, Any] | None = None,
+    exclude: str | Sequence[str] = (),
+    batch_size: int = 32,
+    memory: int | str | None = None,
+    progress: Progress | bool | None = None,
     errors: str = "raise",
-    progress: Progress | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Trace | Results[Any]:
-    """The Trace of one prompt, or `Results` of several, one after the other (see `Lens.trace`).
+    """Where the whole answer of a language model comes from: each answer token back to the prompt before it.
 
-    Of several, `answered`, `foil` and `documents` are one for all or a list of one each; what is wrong with one is
-    raised with its number, or (`errors="skip"`) None stands in its place. Raises InputError, MethodError, ModelError,
-    OverBudget.
+    `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template). A
+    list of prompts gives a list of traces, one after the other: `answer`, `foil` and `documents` are then one for
+    all or a list of one each, and `errors` says what becomes of one that fails, as in `mixing`.
+    `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
+    last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
+    greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
+    one token: why this rather than that. `method`: as in `attribute`, with its default. `exclude`: sources left out
+    before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress` and
+    `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
+    `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
+
+    Examples:
+        >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
+        >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
+        >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
+        (('dog',), 'dog')
     """
+    report = reporter(progress)
+    how: dict[str, Any] = {
+        "method": method,
+        "max_new_tokens": max_new_tokens,
+        "generate": generate,
+        "exclude": exclude,
+        "batch_size": batch_size,
+        "memory": memory,
+        "options": options,
+    }
     prompts, single = prompts_of(prompt)
     if single:
-        return trace(subject, prompts[0], answered, foil=foil, documents=documents, progress=progress, **settings)
+        texts: Any = documents
+        return calls.trace(subject, prompts[0], answer, foil=foil, documents=texts, progress=report, **how)
     require_answers(subject)
-    name = default_method(subject) if settings.get("method") is None else settings["method"]
-    attribution_method(subject, name, settings.get("options") or {})  # what is wrong with it is no prompt's fault
+    name = default_method(subject) if method is None else method
+    attribution_method(subject, name, options)  # what is wrong with it is no prompt's fault
     count = len(prompts)
-    replies = _each("answer", answered, count)
+    replies = _each("answer", answer, count)
     others, files = _each("foil", foil, count), _each("documents", documents, count)
 
     def run(number: int) -> Trace:
-        parts, alone = prompts_of(prompts[number])
-        if not alone:
+        one = prompts_of(prompts[number])
+        if not one[1]:
             raise InputError(
                 "expected prompts in a list, each a str, token ids or chat messages, got a list of several in it: "
                 f"{prompts[number]!r:.60}"
             )
-        result = trace(subject, parts[0], replies[number], foil=others[number], documents=files[number], **settings)
-        if progress is not None:
-            progress(number + 1, count)
-        return result
+        found = calls.trace(subject, one[0][0], replies[number], foil=others[number], documents=files[number], **how)
+        if report is not None:
+            report(number + 1, count)
+        return found
 
     return one_by_one(run, count, errors == "skip")
 

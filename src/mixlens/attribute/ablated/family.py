@@ -95,16 +95,16 @@ class Ablated(Method):
         first: int,
         answers: Sequence[Answer],
         documents: Mapping[str, tuple[int, int]],
-        given: Mapping[str, Any],
+        options: Mapping[str, Any],
         batch_size: int,
     ) -> Tensor:
         """(answer token, source): a unit's number spread evenly over its tokens; 0 where none may go."""
-        options = {**self.options(), **given}
+        options = {**self.options(), **options}
         spans = answer_spans(self.name, options["span"], len(answers))
         units, filler, masks = self._parts(subject, beginning(tokens, first), documents, options)
         removed = [tuple(sorted(i for u in np.flatnonzero(~kept) for i in units[u].indices)) for kept in masks]
-        log_odds = log_odds_without(subject, tokens, first, answers, [(), *removed], filler, batch_size)
-        whole, without = log_odds[:1], log_odds[1:]
+        differences = log_odds_without(subject, tokens, first, answers, [(), *removed], filler, batch_size)
+        whole, without = differences[:1], differences[1:]
         there = ~np.isnan(without).any(1)
         if self.fitted and there.sum() < 2:
             raise Undefined(f"{self.name} found no two ablations that leave some of the prompt; pass more ablations=")

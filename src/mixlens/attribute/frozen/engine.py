@@ -80,8 +80,8 @@ def ruled_pass(
             written.append(out)
 
     with torch.enable_grad():
-        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "prepare": change, "recompute": recompute}
-        output = run(subject.model, spec, inputs, on_layer, **how)
+        settings: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "prepare": change, "recompute": recompute}
+        output = run(subject.model, spec, inputs, on_layer, **settings)
         normed = output.last_hidden_state[list(texts), list(rows)]
     with torch.no_grad():
         logits = unembedding.logits(normed)

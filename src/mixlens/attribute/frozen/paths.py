@@ -21,7 +21,7 @@ from mixlens.capture.run import LayerPass
 from mixlens.cost import Cost
 from mixlens.decompose import Block
 from mixlens.decompose.dots import dots
-from mixlens.decompose.terms import ROW_BYTES
+from mixlens.decompose.tiles import ROW_BYTES
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
 from mixlens.subject import Subject

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mixlens.answer import answer
+from mixlens.attribute.position import position_meta
 from mixlens.attribute.preset.layered import without_cls
 from mixlens.attribute.preset.rolled import Layers, Looked, one_hot, rolled
 from mixlens.capture.sight import Sight, windows_of
@@ -75,6 +76,7 @@ def rolled_text(
     if ask.options.get("zero_cls"):
         scores = without_cls(subject, tokens, scores)
         each = each if each is None else without_cls(subject, tokens, each)
+    meta |= position_meta(scores[-1], resolved.rows[-1]) if windows_of(sights, len(tokens))[0] else {}
     return ask.result(tokens, scores[-1], each, resolved, meta)
 
 

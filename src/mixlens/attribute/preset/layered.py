@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mixlens.answer import Readout, answer, take
+from mixlens.attribute.position import position_meta
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined
 from mixlens.mixing.calls import layer_maps, mapper
@@ -50,6 +51,7 @@ def layered_text(
         rows = without_cls(subject, tokens, rows)
         layers = layers if layers is None else without_cls(subject, tokens, layers)
     meta = {**maps.meta, "mixing": preset.mixing, "aggregation": maps.aggregation, "receptive_field": field}
+    meta |= position_meta(rows[-1], resolved.rows[-1]) if maps.causal else {}
     return ask.result(tokens, rows[-1], layers, resolved, meta)
 
 

@@ -75,7 +75,8 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 CLASSIFIERS = sorted(name for name, method in ATTRIBUTIONS.items() if method.heads is None)
-DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("forward", "decompose")]
+LONG = ["globenc", "alti_logit", "ifr", "saliency", "attcat", "cp_lrp", "gim", "path_logit", "head_logit"]
+DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.work in ("forward", "decompose")]
 
 
 @linux
@@ -87,6 +88,7 @@ DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.needs in ("for
         pytest.param("encoder", 64, ["hta"], marks=pytest.mark.slow),
         pytest.param("classifier", 512, [*CLASSIFIERS, "hta+rollout"], marks=pytest.mark.slow),
         pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
+        pytest.param("decoder", 3072, LONG, marks=pytest.mark.slow),
     ],
 )
 def test_peaks_stay_under_the_plan_and_under_4_gb(kind, tokens, methods):

@@ -89,7 +89,7 @@ def beside(work: Count) -> Count:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method takes. `needs`: of the model, in a word; `words`: how the time grows.
+    """What a method takes. `work`: what is done in a layer, in a word; `words`: how the time grows.
 
     `passes`: forward passes over a text. `held`: bytes of each text of a batch, beside the layer that runs; `blocks`:
     bytes of a batch whatever its texts. `maps`: a map a layer is kept of each text, with an entry a head if `per_head`.
@@ -99,7 +99,7 @@ class Cost:
     of a text than whole maps and what is made of them.
     """
 
-    needs: str
+    work: str
     words: str
     passes: Count = one_pass
     held: Count = nothing
@@ -162,6 +162,7 @@ def of_rows(maps: Cost) -> Cost:
     return replace(
         maps,
         passes=lambda sizes, n: 1 + (maps.passes(sizes, n) - 1) / n,
+        held=lambda sizes, n: 2 * maps.held(sizes, n) / n + 16 * n * (sizes.heads + 1) ** 2,
         kept=lambda sizes, n: sizes.layers * n * sizes.item,
         result=lambda sizes, n: 16 * sizes.layers * n * sizes.item,
     )

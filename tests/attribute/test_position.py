@@ -18,7 +18,7 @@ def test_rho_is_spearman_s():
     scores = torch.tensor([0.3, 0.1, 0.1, 0.7, 0.9, 0.8])
     assert position_rho(scores) == pytest.approx(stats.spearmanr(scores.numpy(), np.arange(6)).statistic, abs=1e-12)
     assert position_rho(torch.ones(5)) is None and position_rho(torch.ones(1)) is None
-    assert position_meta(torch.ones(5)) == {}
+    assert position_meta(torch.ones(5), "mean") == {}
 
 
 def test_most_is_half_of_the_ranks_variance_and_not_by_chance():
@@ -31,7 +31,9 @@ def test_most_is_half_of_the_ranks_variance_and_not_by_chance():
 
 def test_random_scores_are_rarely_called_places():
     draw = np.random.default_rng(0)
-    warned = ["warnings" in position_meta(torch.from_numpy(draw.random(n))) for n in (8, 16, 64) for _ in range(300)]
+    warned = [
+        "warnings" in position_meta(torch.from_numpy(draw.random(n)), n - 1) for n in (8, 16, 64) for _ in range(300)
+    ]
     assert np.mean(warned) < 0.02
 
 

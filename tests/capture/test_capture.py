@@ -262,7 +262,7 @@ def test_a_changed_model_is_explained_as_it_is_now():
 @pytest.mark.parametrize(
     "methods",
     [
-        pytest.param([name for name, facts in MIXING.items() if facts.needs != "jacobian"], id="terms"),
+        pytest.param([name for name, facts in MIXING.items() if facts.work != "jacobian"], id="terms"),
         pytest.param(["hta", "hta_x_input"], id="jacobian", marks=pytest.mark.slow),
     ],
 )

@@ -193,7 +193,7 @@ def test_one_head_at_the_top():
     got = maps.flow(head=-1)
     below = add_residual(maps.scores.mean(1), 0.5)
     own = add_residual(maps.scores[:, -1], 0.5)
-    assert torch.equal(got.scores, flow(below, own=own))
+    assert torch.equal(got.scores, flow(below, leaving=own))
     same = replace(maps, scores=maps.scores[:, :1].expand_as(maps.scores))
     assert torch.equal(same.flow(head=2).scores, replace(maps, scores=maps.scores[:, 0]).flow().scores)
 

@@ -38,14 +38,14 @@ def flow(
     layers: Sequence[int] | None = None,
     *,
     normalize: bool = True,
-    own: Float[Tensor, "layer query key"] | None = None,
+    leaving: Float[Tensor, "layer query key"] | None = None,
     progress: Progress | None = None,
 ) -> Float[Tensor, "layers queries key"]:
     """F^l[i, j]: the maximum flow from token i above layer l down to input token j; F^0 = M^0. In float64.
 
     `queries`, `layers`: the rows and layers to compute, in that order (negatives count from the end; default all).
     `normalize`: divide each row by its sum, as the authors' code does (not in their paper); False: flow values.
-    `own`: the maps whose row leaves the source, where not `maps` themselves (a single head over averaged layers, A.1).
+    `leaving`: the maps whose row leaves the source, where not `maps` (a single head over averaged layers, A.1).
     `progress(rows done, rows in all)`.
 
     A flow value is within 2e-6 of exact (times the largest row sum where that is above 1): capacities are rounded
@@ -58,7 +58,7 @@ def flow(
     data = _checked(maps)
     depth, n = data.shape[:2]
     wanted, rows = indices("layers", layers, depth), indices("queries", queries, n)
-    tops = data if own is None else _checked(own)
+    tops = data if leaving is None else _checked(leaving)
     graph = _Graph(data[: max(wanted) + 1], float(tops.sum(-1).max()))
     out = np.zeros((len(wanted), len(rows), n))
     for a, layer in enumerate(wanted):
@@ -72,17 +72,17 @@ def flow(
     return torch.from_numpy(out).to(maps.device)
 
 
-def indices(name: str, asked: Sequence[int] | None, count: int) -> tuple[int, ...]:
-    """`asked` as indices from 0; all of them for None. Raises UnknownOption: out of range, twice the same, or none."""
-    if asked is None:
+def indices(name: str, numbers: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """`numbers` as indices from 0; all for None. Raises UnknownOption: out of range, twice the same, or none."""
+    if numbers is None:
         return tuple(range(count))
-    good = isinstance(asked, (list, tuple, range)) and len(asked) > 0
-    if not good or any(isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count for i in asked):
-        raise UnknownOption(f"expected {name}= a list of numbers of -{count} to {count - 1}, or None, got {asked!r}")
-    found = tuple(i % count for i in asked)
-    if len(set(found)) < len(found):
-        raise UnknownOption(f"expected each of {name}= once, got {asked!r}")
-    return found
+    good = isinstance(numbers, (list, tuple, range)) and len(numbers) > 0
+    if not good or any(isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count for i in numbers):
+        raise UnknownOption(f"expected {name}= a list of numbers of -{count} to {count - 1}, or None, got {numbers!r}")
+    positions = tuple(i % count for i in numbers)
+    if len(set(positions)) < len(positions):
+        raise UnknownOption(f"expected each of {name}= once, got {numbers!r}")
+    return positions
 
 
 def _checked(maps: Tensor) -> Array:
@@ -149,13 +149,13 @@ class _Graph:
         part = Network(self.steps[1:layer, :n, :n], self.kept[1:layer, :n, :n], i, self.copies)
         first = self._whole(top)
         sinks = np.flatnonzero(ceilings > self.near)
-        for some in np.split(sinks, range(self.copies, len(sinks), self.copies)):
-            met = np.zeros(len(some), bool)
+        for group in np.split(sinks, range(self.copies, len(sinks), self.copies)):
+            met = np.zeros(len(group), bool)
             tried, hits = self.tries.get(layer, (0, 0))
             if tried < 16 or hits > tried // 6:  # else the try is not worth its time
-                met = part.values(first, self.steps[0, :n, :n], some) / self.scale >= ceilings[some] - self.near
-                self.tries[layer] = tried + len(some), hits + int(met.sum())
-            yield from some[~met].tolist()
+                met = part.values(first, self.steps[0, :n, :n], group) / self.scale >= ceilings[group] - self.near
+                self.tries[layer] = tried + len(group), hits + int(met.sum())
+            yield from group[~met].tolist()
 
     def ceilings(self, layer: int, top: Array) -> Array:
         """(sink,): what no flow exceeds; what the source sends wherever nothing else is smaller by 1e-9 of it."""

@@ -45,8 +45,8 @@ def rollout_scaled(maps: Maps, rescale: bool = True) -> tuple[Maps, Float[Tensor
 def head_rollout(heads: Float[Tensor, "layer head query key"], head: int, share: float) -> Maps:
     """The layer's own head-k map times the rollout of the layers below with heads averaged (A.1)."""
     below = rollout(add_residual(heads.mean(1), share))
-    own = add_residual(heads[:, head], share).double()
-    return torch.stack([own[0], *(own[layer] @ below[layer - 1] for layer in range(1, len(own)))])
+    top = add_residual(heads[:, head], share).double()
+    return torch.stack([top[0], *(top[layer] @ below[layer - 1] for layer in range(1, len(top)))])
 
 
 def head_flow(
@@ -60,8 +60,8 @@ def head_flow(
     progress: Progress | None = None,
 ) -> Float[Tensor, "layers queries key"]:
     """Flow where the source's edges are the layer's own head-k map, over the layers below with heads averaged (A.1)."""
-    below, own = (add_residual(m, share) for m in (heads.mean(1), heads[:, head]))
-    return flow(below, queries, layers, normalize=normalize, own=own, progress=progress)
+    below, top = (add_residual(m, share) for m in (heads.mean(1), heads[:, head]))
+    return flow(below, queries, layers, normalize=normalize, leaving=top, progress=progress)
 
 
 def mean(maps: AnyMaps) -> AnyMaps:

@@ -67,9 +67,9 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} says no cost")
 
     @property
-    def needs(self) -> str:
-        """What the method needs of the model, in a word."""
-        return self.cost({}).needs
+    def work(self) -> str:
+        """What is done in a layer, in a word."""
+        return self.cost({}).work
 
     def options(self) -> dict[str, Any]:
         """The method's own options and their defaults."""

@@ -92,8 +92,13 @@ def graph(
         return seen.y  # the very tensor that goes on, so that it has a gradient
 
     with torch.enable_grad():
-        how: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "on_linear": on_linear, "recompute": recompute}
-        output = run(model, spec, inputs, on_layer, heads=True, at=at, skip=skip, tokens=tokens, **how)
+        settings: dict[str, Any] = {
+            "on_input": on_input,
+            "on_call": on_call,
+            "on_linear": on_linear,
+            "recompute": recompute,
+        }
+        output = run(model, spec, inputs, on_layer, heads=True, at=at, skip=skip, tokens=tokens, **settings)
     return Graph(layer, kept, list(attention.values()), output, means)
 
 

@@ -32,8 +32,8 @@ def joined(prompt: Stream, answer: Stream) -> Stream:
             spans = (*prompt.spans, *(span and (0, span[1] + at, span[2] + at) for span in answer.spans))
     roles = None
     if prompt.roles is not None:
-        said = (None if special else ASSISTANT for special in answer.special)
-        roles = (*prompt.roles, *(answer.roles or said))
+        spoken = (None if special else ASSISTANT for special in answer.special)
+        roles = (*prompt.roles, *(answer.roles or spoken))
     return Tokens(
         ids=(*prompt.ids, *answer.ids),
         pieces=(*prompt.pieces, *answer.pieces),

@@ -44,11 +44,11 @@ class Replay:
     def again(self, index: int) -> LayerPass:
         """Layer `index`, run once more. Raises SelfCheckFailed where it gives other numbers than in the pass."""
         held = self._calls[index]
-        found: list[LayerPass] = []
+        passes: list[LayerPass] = []
         self._recorder.count = index
-        self._recorder.watch = Watch(found.append)
+        self._recorder.watch = Watch(passes.append)
         held.module(*held.args, **held.kwargs)
-        (seen,) = found
+        (seen,) = passes
         assert seen.y is not None and held.y is not None
         off = float((seen.y - held.y).abs().max())
         if not off <= 50 * torch.finfo(held.y.dtype).eps * float(held.y.abs().max()):

@@ -65,11 +65,11 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 def _stops(text: str, code: list[tuple[int, int]], small: bool) -> Iterator[int]:
     """Where sentences end. Code is skipped, but a block of it stands alone."""
-    start, found = 0, sorted([*_END.finditer(text), *_LINE.finditer(text)], key=lambda match: match.start())
+    start, marks = 0, sorted([*_END.finditer(text), *_LINE.finditer(text)], key=lambda match: match.start())
     blocks = {edge for a, b in code if text.startswith("```", a) for edge in (a, b)}
     edges = iter(sorted(blocks))
     edge = next(edges, None)
-    for match in found:
+    for match in marks:
         while edge is not None and edge <= match.start():
             if edge > start:
                 yield edge
@@ -120,10 +120,10 @@ def _closes(text: str, match: regex.Match[str], start: int, small: bool) -> bool
 
 def _abbreviated(before: str, word: str, point: bool) -> bool:
     """Whether the point behind `before` is an abbreviation's alone; `word` comes next (`point`: with its own)."""
-    found = _BEFORE.search(before)
-    if found is None:
+    match = _BEFORE.search(before)
+    if match is None:
         return False
-    last, name = found[0], found[0].lower()
+    last, name = match[0], match[0].lower()
     begins = word.lower() in _STARTERS and not word.islower() and not (point and len(word) == 1)
     if name in _NEVER:
         return True

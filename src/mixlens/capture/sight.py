@@ -54,8 +54,8 @@ class Sights:
                 self._mask = call.mask
                 self._seen = [sight(rows, n) for rows, n in zip(each, self._lengths, strict=True)]
             seen = self._seen
-        for known, one in zip(self.texts, seen, strict=True):
-            known.append(one)
+        for known, latest in zip(self.texts, seen, strict=True):
+            known.append(latest)
 
 
 def windows_of(sights: Sequence[Sight], n: int) -> tuple[bool, tuple[int | None, ...] | None]:

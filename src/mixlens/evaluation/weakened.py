@@ -23,16 +23,16 @@ def left(subject: Subject, asks: Sequence[Ask], batch_size: int) -> list[float]:
     """ln p of each answer ("zero"), or ln (1 - H), H the mean Hellinger distance of its rows from what they were."""
     out = [float("nan")] * len(asks)
     whole: dict[int, Tensor] = {}
-    for item, _, how in asks:
-        if how == SOFT and item.number not in whole:
+    for item, _, weakening in asks:
+        if weakening == SOFT and item.number not in whole:
             whole[item.number] = row_logits(subject, item.whole, _rows(item)).double().cpu()
     budget = TOKENS.get(subject.device.type, ELSEWHERE)
     for batch in subject.batches([item.whole for item, _, _ in asks], partial(size_of, batch_size, budget)):
         chosen = [asks[k] for k in batch.members]
         rows = [_rows(item) for item, _, _ in chosen]
-        found = logits_at(subject, batch.inputs, rows, prepare=partial(_weaken, chosen))
-        for k, (item, _, how), logits in zip(batch.members, chosen, found, strict=True):
-            if how == SOFT:
+        parts = logits_at(subject, batch.inputs, rows, prepare=partial(_weaken, chosen))
+        for k, (item, _, weakening), logits in zip(batch.members, chosen, parts, strict=True):
+            if weakening == SOFT:
                 similar = 1 - hellinger(logits.double().cpu(), whole[item.number])
                 out[k] = float(np.log(similar)) if similar > 0 else float("-inf")
             else:
@@ -57,8 +57,8 @@ def _weaken(asks: Sequence[Ask], twin: Any) -> None:
 def _weakened(asks: Sequence[Ask], module: torch.nn.Module, args: Any, out: Tensor) -> Tensor:
     """The embeddings (text, position, dim), each dimension of each token kept or zero."""
     kept = torch.ones_like(out)
-    for text, (item, given, how) in enumerate(asks):
-        if how == ZERO:
+    for text, (item, given, weakening) in enumerate(asks):
+        if weakening == ZERO:
             kept[text, [int(i) for i in given]] = 0
             continue
         seed, shares = int(given[0]), np.array(given[1:])

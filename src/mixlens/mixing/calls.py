@@ -98,10 +98,10 @@ def layer_maps(
     mixing, tokens = MIXING[name], text_pass.tokens
     meta = provenance(subject, tokens)
     zero = (scores == 0).all(-1)
-    if mixing.needs != "forward" and bool(zero.any()):
+    if mixing.work != "forward" and bool(zero.any()):
         require_something(name, not bool((scores == 0).all()))
-        found = zero.nonzero().tolist()
-        meta["zero_rows"] = tuple((*axes, row if rows is None else rows[row]) for *axes, row in found)
+        places = zero.nonzero().tolist()
+        meta["zero_rows"] = tuple((*axes, row if rows is None else rows[row]) for *axes, row in places)
     with suppress(TargetError):  # the row that views show; where none is known they show the mean
         row = reading(subject.head, tokens, Target()).row
         if row is not None:

@@ -33,9 +33,9 @@ class Mixing:
     orders: tuple[Order, ...] = ("post", "pre", "parallel")
 
     @property
-    def needs(self) -> str:
+    def work(self) -> str:
         """What is done in a layer: the pass alone ("forward"), the terms, the rest of the layer, or its Jacobian."""
-        return self.costs.needs
+        return self.costs.work
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         """What maps with these options take."""

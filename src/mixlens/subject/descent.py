@@ -70,8 +70,8 @@ class Descent:
             finally:
                 release()
         self.output = self._replay.output
-        found = None if at_each is None else part_logits(self.output, subject.head.keys, at_each, [n])
-        self.logits: tuple[Tensor, ...] | None = None if found is None else found[0]
+        logits = None if at_each is None else part_logits(self.output, subject.head.keys, at_each, [n])
+        self.logits: tuple[Tensor, ...] | None = None if logits is None else logits[0]
 
     @property
     def sights(self) -> list[Sight]:

@@ -123,12 +123,20 @@ def _reason(error: MixlensError) -> str:
 def _warn(failed: dict[int, MixlensError], count: int) -> None:
     numbers = list(failed)
     which = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mixlens":
-        level, frame = level + 1, frame.f_back
     warnings.warn(
         f"{len(numbers)} of {count} texts are skipped, None stands in their place ({which}); the first: "
         f"{_reason(failed[numbers[0]])}",
         UserWarning,
-        stacklevel=level,
+        stacklevel=_callers(),
     )
+
+
+def _callers() -> int:
+    """The `stacklevel` of `_warn` at which the caller of the package stands: behind its outermost frame."""
+    level, outermost, frame = 0, 1, sys._getframe(1)
+    while frame.f_back is not None:
+        level += 1
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "mixlens":
+            outermost = level
+        frame = frame.f_back
+    return outermost + 1

@@ -79,7 +79,7 @@ def trace(
         (('dog',), 'dog')
     """
     report = reporter(progress)
-    how: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "method": method,
         "max_new_tokens": max_new_tokens,
         "generate": generate,
@@ -91,7 +91,7 @@ def trace(
     prompts, single = prompts_of(prompt)
     if single:
         texts: Any = documents
-        return calls.trace(subject, prompts[0], answer, foil=foil, documents=texts, progress=report, **how)
+        return calls.trace(subject, prompts[0], answer, foil=foil, documents=texts, progress=report, **settings)
     require_answers(subject)
     name = default_method(subject) if method is None else method
     attribution_method(subject, name, options)  # what is wrong with it is no prompt's fault
@@ -100,16 +100,18 @@ def trace(
     others, files = _each("foil", foil, count), _each("documents", documents, count)
 
     def run(number: int) -> Trace:
-        one = prompts_of(prompts[number])
-        if not one[1]:
+        single = prompts_of(prompts[number])
+        if not single[1]:
             raise InputError(
                 "expected prompts in a list, each a str, token ids or chat messages, got a list of several in it: "
                 f"{prompts[number]!r:.60}"
             )
-        found = calls.trace(subject, one[0][0], replies[number], foil=others[number], documents=files[number], **how)
+        made = calls.trace(
+            subject, single[0][0], replies[number], foil=others[number], documents=files[number], **settings
+        )
         if report is not None:
             report(number + 1, count)
-        return found
+        return made
 
     return one_by_one(run, count, errors == "skip")
 

@@ -56,8 +56,12 @@ def differentiate(
                 hidden_tokens = torch.tensor(hide[i], dtype=torch.bool, device=inputs["attention_mask"].device)
                 inputs["attention_mask"][b, : len(texts[i])].masked_fill_(hidden_tokens, 0)
         lengths = [len(texts[i]) for i in members]
-        how: dict[str, Any] = {"weights": weights, "received": lengths if received else None, "recompute": recompute}
-        g = graph(subject.model, subject.spec, inputs, layer=layer, at=at, **how)
+        settings: dict[str, Any] = {
+            "weights": weights,
+            "received": lengths if received else None,
+            "recompute": recompute,
+        }
+        g = graph(subject.model, subject.spec, inputs, layer=layer, at=at, **settings)
         with torch.enable_grad():
             logits = part_logits(g.output, subject.head.keys, at, lengths)
             assert logits is not None

@@ -139,7 +139,7 @@ def _even_share(preset: Preset) -> float:
 def _noticed(subject: Subject, preset: Preset, tokens: Tokens, looked: Looked) -> dict[str, Any]:
     """Where the maps come from, and which of their rows are zeros. Raises ModelError where all are."""
     meta = provenance(subject, tokens)
-    if MIXING[preset.mixing].needs != "forward" and looked.zeros:
+    if MIXING[preset.mixing].work != "forward" and looked.zeros:
         require_something(preset.mixing, not looked.nothing)
         meta["zero_rows"] = tuple(sorted(looked.zeros))
     return meta

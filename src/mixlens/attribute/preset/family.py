@@ -61,7 +61,7 @@ class Preset(Method):
     def cost(self, options: Mapping[str, Any]) -> Cost:
         maps, way = MIXING[self.mixing].costs, self.way(options)
         if self.aggregation == "flow":
-            return replace(maps, needs="flow", words="one pass and a maximum flow for every token, on the CPU")
+            return replace(maps, work="flow", words="one pass and a maximum flow for every token, on the CPU")
         return maps if way == "whole" else rolled_down(maps) if way == "down" else of_rows(maps)
 
     def way(self, options: Mapping[str, Any]) -> Way:
@@ -119,10 +119,10 @@ class Preset(Method):
         down = [k for k, ask in enumerate(asks) if _way_of(ask) == "down"]
         rest = [k for k in range(len(asks)) if k not in down]
         alone = [(k, i) for k in down for i in long]
-        groups = [(ks, some) for ks, some in ((list(range(len(asks))), short), (rest, long)) if ks and some]
+        groups = [(ks, group) for ks, group in ((list(range(len(asks))), short), (rest, long)) if ks and group]
         out: list[dict[int, Attribution]] = [{} for _ in asks]
-        for number, (ks, some) in enumerate(groups):
-            made = _together(subject, [asks[k] for k in ks], some, part_of(report, number, len(groups) + len(alone)))
+        for number, (ks, group) in enumerate(groups):
+            made = _together(subject, [asks[k] for k in ks], group, part_of(report, number, len(groups) + len(alone)))
             for k, mine in zip(ks, made, strict=True):
                 out[k] |= mine
         for number, (k, i) in enumerate(alone, len(groups)):
@@ -147,12 +147,12 @@ def _way_of(ask: Request[Preset]) -> Way:
 
 
 def _together(
-    subject: Subject, asks: Sequence[Request[Preset]], some: Sequence[int], report: Progress | None
+    subject: Subject, asks: Sequence[Request[Preset]], chosen: Sequence[int], report: Progress | None
 ) -> list[dict[int, Attribution]]:
     """The Attributions of some texts, batch by batch, for requests that share the passes, by the texts' numbers."""
     ways = [_way_of(ask) for ask in asks]
     wanted = [
-        _wanted([ask.reads[i].row for i in some], way, subject.layers, MIXING[ask.method.mixing].queries)
+        _wanted([ask.reads[i].row for i in chosen], way, subject.layers, MIXING[ask.method.mixing].queries)
         for ask, way in zip(asks, ways, strict=True)
     ]
     make = [
@@ -163,20 +163,20 @@ def _together(
     out: list[dict[int, Attribution]] = [{} for _ in asks]
     done = 0
     for members, ran in subject.passes(
-        [asks[0].texts[i] for i in some],
+        [asks[0].texts[i] for i in chosen],
         make,
         progress=None if flows else report,
-        answers=[asks[0].answers[i] for i in some],
+        answers=[asks[0].answers[i] for i in chosen],
         batch_size=lambda n: min(ask.size_of(n) for ask in asks),
     ):
         for ask, way, rows, mine, passes in zip(asks, ways, wanted, out, ran, strict=True):
             for at, (member, text_pass) in enumerate(zip(members, passes, strict=True)):
-                i = some[member]
+                i = chosen[member]
                 if way == "down":
                     layers = kept_layers(text_pass.layers, None if rows is None else rows(member, subject.layers - 1))
                     mine[i] = rolled_text(subject, ask, i, layers, text_pass.sights, text_pass.logits)
                 else:
-                    part = part_of(report, done + at, len(some))
+                    part = part_of(report, done + at, len(chosen))
                     mine[i] = layered_text(subject, ask, i, text_pass, way == "rows", part)
                 text_pass.layers.clear()
         done += len(members)

@@ -79,8 +79,8 @@ def _maps(
     subject: Subject, preset: Preset, text_pass: TextPass, options: Mapping[str, Any], rows: Sequence[int] | None
 ) -> LayerMaps:
     """The maps of a pass, of all rows or of these."""
-    scores, own = torch.stack(text_pass.layers), preset.maps_options(options)
-    return layer_maps(subject, text_pass, scores, preset.mixing, own, rows=None if rows is None else tuple(rows))
+    scores, settings = torch.stack(text_pass.layers), preset.maps_options(options)
+    return layer_maps(subject, text_pass, scores, preset.mixing, settings, rows=None if rows is None else tuple(rows))
 
 
 def _own_rows(maps: LayerMaps, rows: tuple[Readout, ...], field: bool) -> Tensor:

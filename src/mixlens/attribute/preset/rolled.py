@@ -60,7 +60,7 @@ class Looked:
     queries: Sequence[int] = ()
     zeros: list[tuple[int, int]] = field(default_factory=list)
     nothing: bool = True
-    own: dict[tuple[int, int], Float[Tensor, " key"]] = field(default_factory=dict)  # (layer, query)
+    kept: dict[tuple[int, int], Float[Tensor, " key"]] = field(default_factory=dict)  # (layer, query)
 
     def at(self, layers: Layers) -> Iterator[tuple[int, Iterator[Part]]]:
         """The same layers."""
@@ -76,18 +76,18 @@ class Looked:
                 self.zeros += [(index, places[i] + start) for i in empty.nonzero()[:, 0].tolist()]
                 for query in self.queries:
                     if query - start in places:
-                        self.own[index, query] = part[places.index(query - start)].clone()
+                        self.kept[index, query] = part[places.index(query - start)].clone()
             self.nothing = self.nothing and bool(empty.all())
             yield rows, part
 
     def own_rows(self, windows: Sequence[int | None] | None, uniform_share: float) -> Float[Tensor, "layer key"]:
         """`queries` of each layer's own map, summed; `windows`: relative to uniform attention, as in `rolled`."""
-        layers = sorted({index for index, _ in self.own})
-        each = [torch.stack([self._own(i, q, windows, uniform_share) for q in self.queries]) for i in layers]
+        layers = sorted({index for index, _ in self.kept})
+        each = [torch.stack([self._row(i, q, windows, uniform_share) for q in self.queries]) for i in layers]
         return torch.stack([rows.sum(0) for rows in each])
 
-    def _own(self, index: int, query: int, windows: Sequence[int | None] | None, share: float) -> Tensor:
-        row = self.own[index, query]
+    def _row(self, index: int, query: int, windows: Sequence[int | None] | None, share: float) -> Tensor:
+        row = self.kept[index, query]
         if windows is None:
             return row
         begin = one_hot([query], len(row), row.device)

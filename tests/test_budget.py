@@ -76,6 +76,7 @@ def measured(kind: str, tokens: int, methods: list[str]) -> list[tuple[str, int,
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
 CLASSIFIERS = sorted(name for name, method in ATTRIBUTIONS.items() if method.heads is None)
+LONG = ["globenc", "alti_logit", "ifr", "saliency", "attcat", "cp_lrp", "gim", "path_logit", "head_logit"]
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.work in ("forward", "decompose")]
 
 
@@ -88,6 +89,7 @@ DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.work in ("forw
         pytest.param("encoder", 64, ["hta"], marks=pytest.mark.slow),
         pytest.param("classifier", 512, [*CLASSIFIERS, "hta+rollout"], marks=pytest.mark.slow),
         pytest.param("decoder", 4096, ["attention_rollout"], marks=pytest.mark.slow),
+        pytest.param("decoder", 3072, LONG, marks=pytest.mark.slow),
     ],
 )
 def test_peaks_stay_under_the_plan_and_under_4_gb(kind, tokens, methods):

@@ -162,6 +162,7 @@ def of_rows(maps: Cost) -> Cost:
     return replace(
         maps,
         passes=lambda sizes, n: 1 + (maps.passes(sizes, n) - 1) / n,
+        held=lambda sizes, n: 2 * maps.held(sizes, n) / n + 16 * n * (sizes.heads + 1) ** 2,
         kept=lambda sizes, n: sizes.layers * n * sizes.item,
         result=lambda sizes, n: 16 * sizes.layers * n * sizes.item,
     )

@@ -12,6 +12,7 @@ import pytest
 
 import mixlens
 from mixlens.reproduce import known, reproduce
+from mixlens.reproduce.report import circumstances
 from mixlens.reproduce.study import Study
 from models import chats, families
 
@@ -41,6 +42,7 @@ def test_what_is_measured(study, monkeypatch):
         assert len(values) == 4 and np.isfinite(values).tolist() == [True, label != "value_zeroing"] * 2
     assert found.notes[-1] == "value_zeroing: on the first 1 items of a task and seed, of needle in filler on none"
     assert all("prompts, which the model answers so" in note for note in found.notes[:-1])
+    assert circumstances(study)[0] == "`mixlens reproduce known-source --limit 2 --seeds 2 --costly 1`"  # no --data
     beside = found.panels[-1]
     assert beside.values["random", "time of two passes"].mean > 0
     again = known.table(study)  # all of it is there already

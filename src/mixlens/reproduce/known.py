@@ -84,6 +84,7 @@ def table(study: Study) -> Findings:
 
     A seed at a time, so that a run that was killed has whole seeds to look at.
     """
+    study.generated = True
     items, seeds = study.limit or ITEMS, study.seeds or SEEDS
     parts: dict[tuple[str, str, str], list[Values]] = {}
     prompts, kept = dict.fromkeys(TASKS, 0), dict.fromkeys(TASKS, 0)

@@ -90,7 +90,7 @@ def circumstances(study: Study) -> list[str]:
     words = "".join(f" {name} {value}" for name, value in options.items() if value is not None)
     models = [name if role == "*" else f"{role}={name}" for role, name in study.models.items()]
     words += "".join(f" --model {shlex.quote(named)}" for named in models)
-    data = "" if study.name == "known-source" and study.data is None else " --data DIR"
+    data = "" if study.generated else " --data DIR"
     device = study.device or "cpu"
     if device.startswith("cuda"):
         import torch

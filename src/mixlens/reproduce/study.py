@@ -49,6 +49,7 @@ class Study:
     resamples: int = 1000
     seeds: int | None = None  # of generated data; None: as many as it is published with
     progress: PartsProgress | None = None
+    generated: bool = False  # its data are made, none are read from `data`
     used: dict[str, str] = field(default_factory=dict)  # role -> model, for the record
     counted: dict[str, int] = field(default_factory=dict)  # data set -> texts
     _lenses: dict[str, Lens] = field(default_factory=dict, repr=False)

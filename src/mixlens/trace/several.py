@@ -100,18 +100,18 @@ def trace(
     others, files = _each("foil", foil, count), _each("documents", documents, count)
 
     def run(number: int) -> Trace:
-        single = prompts_of(prompts[number])
-        if not single[1]:
+        parts, alone = prompts_of(prompts[number])
+        if not alone:
             raise InputError(
                 "expected prompts in a list, each a str, token ids or chat messages, got a list of several in it: "
                 f"{prompts[number]!r:.60}"
             )
-        made = calls.trace(
-            subject, single[0][0], replies[number], foil=others[number], documents=files[number], **settings
+        result = calls.trace(
+            subject, parts[0], replies[number], foil=others[number], documents=files[number], **settings
         )
         if report is not None:
             report(number + 1, count)
-        return made
+        return result
 
     return one_by_one(run, count, errors == "skip")
 

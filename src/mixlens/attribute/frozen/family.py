@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 REDUCE = ("sum", "l2")
 
-OWN_SOFTMAX = replace(BACKWARD, passes=lambda sizes, n: 3.0, held=states_bytes)
+# A softmax of our own: its weights live in blocks of rows, or one layer's at a time.
+OWN_SOFTMAX = replace(
+    BACKWARD,
+    passes=lambda sizes, n: 3.0,
+    held=lambda sizes, n: states_bytes(sizes, n) + 4 * sizes.heads * sizes.square_bytes(n),
+)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def _layer_graph_bytes(sizes: Sizes, n: int, weights: bool) -> float:
 
 def runs_again(sizes: Sizes, n: int) -> bool:
     """Whether a text is so long that its layers are run again for their gradients."""
-    return sizes.layers * _layer_graph_bytes(sizes, n, weights=False) > GRAPH_BYTES
+    return states_bytes(sizes, n) > GRAPH_BYTES
 
 
 def graph_bytes(sizes: Sizes, n: int) -> float:
@@ -50,13 +50,13 @@ def graph_bytes(sizes: Sizes, n: int) -> float:
 def light_graph_bytes(sizes: Sizes, n: int) -> float:
     """What autograd keeps where nobody reads attention weights: of a long text one layer's, and each layer's input."""
     if not runs_again(sizes, n):
-        return sizes.layers * _layer_graph_bytes(sizes, n, weights=False)
+        return states_bytes(sizes, n)
     return _layer_graph_bytes(sizes, n, weights=False) + 3 * sizes.layers * n * sizes.dim * sizes.item
 
 
 def states_bytes(sizes: Sizes, n: int) -> float:
-    """What autograd keeps of all layers where attention weights live in blocks, or one layer's at a time."""
-    return sizes.layers * _layer_graph_bytes(sizes, n, weights=False) + 2 * sizes.heads * sizes.square_bytes(n)
+    """What autograd keeps of all layers where nobody reads attention weights."""
+    return sizes.layers * _layer_graph_bytes(sizes, n, weights=False)
 
 
 def _passes(sizes: Sizes, n: int) -> float:

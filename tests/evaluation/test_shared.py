@@ -38,8 +38,12 @@ def grouped(asked: list[tuple[str, dict[str, Any]]]) -> list[list[str]]:
 def test_what_shares_a_pass() -> None:
     assert grouped([("cat", {}), ("alti", {}), ("saliency", {})]) == [["cat", "saliency"], ["alti"]]
     assert grouped([("attcat", {}), ("attcat", {"indexing": "input"}), ("grads", {}), ("cat", {})]) == [
-        ["attcat", "attcat", "grads"],
-        ["cat"],  # attention that is a variable is computed another way, to the last bit
+        ["attcat", "attcat", "cat"],
+        ["grads"],  # attention that is a variable is computed another way, to the last bit
+    ]
+    assert grouped([("attcat", {"weights": "readout"}), ("grads", {}), ("attcat", {})]) == [
+        ["attcat", "grads"],
+        ["attcat"],
     ]
     for other in ({"layer": 1}, {"readout": 2}):
         assert len(grouped([("saliency", {}), ("grad_l2", other)])) == 2

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mixlens.architectures import Spec
 from mixlens.capture.attention import Call, blocks
-from mixlens.capture.run import LayerPass, OnLinear, run
+from mixlens.capture.run import LayerPass, OnLinear, Reading, Watch, run
 from mixlens.errors import Undefined
 from mixlens.precision import at_least_single
 
@@ -92,13 +92,8 @@ def graph(
         return seen.y  # the very tensor that goes on, so that it has a gradient
 
     with torch.enable_grad():
-        settings: dict[str, Any] = {
-            "on_input": on_input,
-            "on_call": on_call,
-            "on_linear": on_linear,
-            "recompute": recompute,
-        }
-        output = run(model, spec, inputs, on_layer, heads=True, at=at, skip=skip, tokens=tokens, **settings)
+        watch, reading = Watch(on_layer, on_input, on_call, on_linear), Reading(True, at, tokens)
+        output = run(model, spec, inputs, watch, reading, skip=skip, recompute=recompute)
     return Graph(layer, kept, list(attention.values()), output, means)
 
 

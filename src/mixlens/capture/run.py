@@ -88,6 +88,9 @@ class Reading:
         return twin
 
 
+WITHOUT_HEADS = Reading()
+
+
 class Recorder:
     """The hooks of one pass: fills a `LayerPass` as a layer runs, and hands it over behind it.
 
@@ -220,29 +223,22 @@ def run(
     model: Any,
     spec: Spec,
     inputs: Mapping[str, Any],
-    on_layer: OnLayer,
+    watch: OnLayer | Watch,
+    reading: Reading = WITHOUT_HEADS,
     *,
-    heads: bool = False,
-    at: Sequence[int] | None = None,
-    on_input: OnInput | None = None,
-    on_call: OnCall | None = None,
-    on_linear: OnLinear | None = None,
     skip: Sequence[type] = (),
-    tokens: Sequence[int] | None = None,
-    prepare: Callable[[Any], None] | None = None,
     recompute: bool = False,
+    prepare: Callable[[Any], None] | None = None,
 ) -> Any:
-    """One pass over `inputs`, and the output of what ran: see `Watch` (`on_...`), `Reading` and `Recorder` (`skip`,
-    `recompute`).
+    """One pass over `inputs`, and the output of what ran. `watch`: who is called behind each layer, or a `Watch`.
 
-    `prepare`: changes the shadow first, in ways that keep every number of the pass.
-
-    What is seen begins above the layers that are skipped, where `on_input` has to give the input. Raises
+    `skip`, `recompute`: see `Recorder`. `prepare`: changes the shadow first, in ways that keep every number of the
+    pass. What is seen begins above the layers that are skipped, where the watch's `input` has to give the input. Raises
     SelfCheckFailed when an attention sub-block does not call the attention interface exactly once, or when no layer
     runs.
     """
-    recorder = Recorder(spec, Watch(on_layer, on_input, on_call, on_linear), skip, recompute)
-    return recorder.run(model, inputs, Reading(heads, at, tokens), prepare)
+    recorder = Recorder(spec, watch if isinstance(watch, Watch) else Watch(watch), skip, recompute)
+    return recorder.run(model, inputs, reading, prepare)
 
 
 def with_hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Any) -> Arguments:

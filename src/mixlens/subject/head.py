@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, accepts, base_model, layer_count
-from mixlens.capture.run import LayerPass, run
+from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
 from mixlens.subject.probe import probe_inputs
@@ -107,7 +107,7 @@ def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Te
         )
     try:
         with torch.enable_grad():
-            output = run(model, spec, inputs, cut, heads=True)
+            output = run(model, spec, inputs, cut, Reading(heads=True))
     except MixlensError:
         raise
     except Exception as error:

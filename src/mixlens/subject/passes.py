@@ -12,7 +12,7 @@ from torch import Tensor
 from mixlens.architectures import Spec, accepts, layer_count
 from mixlens.capture.batch import BatchSize, buckets, collate
 from mixlens.capture.offload import device_of
-from mixlens.capture.run import LayerPass, run
+from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.capture.sight import Sight, Sights
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
@@ -83,7 +83,7 @@ def passes(
 
         at = None if answers is None else [answers[i] for i in batch.members]
         try:
-            result = run(model, spec, batch.inputs, on_layer, heads=at is not None, at=at)
+            result = run(model, spec, batch.inputs, on_layer, Reading(at is not None, at))
         finally:
             release()
         kept.hand_out_the_rest()

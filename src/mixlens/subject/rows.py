@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.capture.run import run
+from mixlens.capture.run import Reading, run
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined
 from mixlens.subject.subject import Subject
@@ -32,7 +32,7 @@ def logits_at(
     try:
         unembedding = subject.unembedding
     except Undefined:
-        output = run(subject.model, subject.spec, inputs, lambda seen: None, heads=True, prepare=prepare)
+        output = run(subject.model, subject.spec, inputs, lambda seen: None, Reading(heads=True), prepare=prepare)
         return [output.logits[b, list(places)] for b, places in enumerate(rows)]
     output = run(subject.model, subject.spec, inputs, lambda seen: None, prepare=prepare)
     return [unembedding.logits(output.last_hidden_state[b, list(places)]) for b, places in enumerate(rows)]

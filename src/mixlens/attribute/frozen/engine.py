@@ -15,7 +15,7 @@ from mixlens.architectures import base_model, layer_modules, submodule
 from mixlens.attribute.frozen.rules import Rules, prepare, ruled
 from mixlens.attribute.traced import slopes
 from mixlens.capture.attention import Call
-from mixlens.capture.run import LayerPass, run
+from mixlens.capture.run import LayerPass, Watch, run
 from mixlens.precision import widened
 from mixlens.subject import Subject
 from mixlens.subject.unembedding import Unembedding
@@ -80,8 +80,8 @@ def ruled_pass(
             written.append(out)
 
     with torch.enable_grad():
-        settings: dict[str, Any] = {"on_input": on_input, "on_call": on_call, "prepare": change, "recompute": recompute}
-        output = run(subject.model, spec, inputs, on_layer, **settings)
+        watch = Watch(on_layer, on_input, on_call)
+        output = run(subject.model, spec, inputs, watch, recompute=recompute, prepare=change)
         normed = output.last_hidden_state[list(texts), list(rows)]
     with torch.no_grad():
         logits = unembedding.logits(normed)

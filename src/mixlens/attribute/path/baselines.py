@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec
-from mixlens.capture.run import run
+from mixlens.capture.run import Reading, Watch, run
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.precision import widened
@@ -40,9 +40,8 @@ def layer_input(
         return new
 
     with torch.no_grad():
-        output = run(
-            model, spec, inputs, lambda seen: forms.append(seen.form), heads=at is not None, at=at, on_input=on_input
-        )
+        watch = Watch(lambda seen: forms.append(seen.form), on_input)
+        output = run(model, spec, inputs, watch, Reading(at is not None, at))
     (x,) = kept
     below = [form for form in forms[:layer] if form is not None]
     return widened(x), output, below if len(below) == layer else ()

@@ -67,6 +67,11 @@ def nothing(sizes: Sizes, n: int) -> float:
     return 0
 
 
+def keys_and_values(sizes: Sizes, n: int) -> float:
+    """Of every layer, twice where they are widened."""
+    return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
+
+
 def one_map(sizes: Sizes, n: int) -> float:
     """A layer's map, masked and normalised."""
     return 3 * sizes.square_bytes(n)

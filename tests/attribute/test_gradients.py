@@ -334,7 +334,7 @@ def test_a_gradient_that_is_not_finite():
         lens.attribute(families.text(N), "grad_x_input", target=0)
 
 
-AGAIN = ["saliency", "grad_x_input", "cat", "attcat"]
+AGAIN = ["saliency", "grad_x_input", "cat", "attcat", "att_grads"]
 
 
 @pytest.mark.parametrize(

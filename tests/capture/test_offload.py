@@ -11,8 +11,10 @@ import torch
 
 import mixlens
 from mixlens.architectures import spec_for
+from mixlens.attribute.gradient import family as gradient_family
 from mixlens.capture.run import LayerPass, run
 from mixlens.evaluation.fingerprint import model_facts
+from mixlens.subject import descent
 from models import families
 
 IDS = families.text()
@@ -58,6 +60,19 @@ def test_the_numbers_of_a_language_model_s_logits_are_the_same(tied):
     lens = mixlens.load(accelerate.cpu_offload(model, execution_device="cpu"))
     for method, scores in expected.items():
         assert torch.equal(lens.trace(IDS, [5, 6], method).scores, scores), method
+    assert all(p.is_meta for p in model.parameters())
+
+
+def test_layers_that_run_again_bring_their_weights_again(monkeypatch):
+    model = families.make("llama", "causal")
+    methods = ("alti", "alti_logit", "saliency", "cp_lrp")
+    plain = mixlens.load(model)
+    expected = {method: plain.attribute(IDS, method).scores for method in methods}
+    lens = mixlens.load(accelerate.cpu_offload(model, execution_device="cpu"))
+    monkeypatch.setattr(descent, "KEPT_BYTES", 0)
+    monkeypatch.setattr(gradient_family, "GRAPH_BYTES", 0)
+    for method, scores in expected.items():
+        torch.testing.assert_close(lens.attribute(IDS, method).scores, scores, rtol=1e-12, atol=1e-15)
     assert all(p.is_meta for p in model.parameters())
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import mixlens
 from mixlens.attribute import ATTRIBUTIONS, Preset
+from mixlens.attribute.calls import attributions, request
 from mixlens.capture.replay import Replay
 from mixlens.errors import NotFinite, SelfCheckFailed
 from mixlens.mixing.calls import mapper
@@ -37,11 +40,11 @@ def test_a_replayed_layer_gives_what_it_gave(family):
     with torch.no_grad():
         replay = Replay(lens.model, lens.subject.spec, batch.inputs, seen.append)
         for index in (1, 0, 1):
-            again = replay.again(index)
-            assert again.index == index and again.module is seen[index].module
-            assert torch.equal(again.y, seen[index].y) and torch.equal(again.x, seen[index].x)
-            for one, other in zip(again.attends, seen[index].attends, strict=True):
-                assert torch.equal(one.calls[0].q, other.calls[0].q) and torch.equal(one.out, other.out)
+            with replay.again(index) as again:
+                assert again.index == index and again.module is seen[index].module
+                assert torch.equal(again.y, seen[index].y) and torch.equal(again.x, seen[index].x)
+                for one, other in zip(again.attends, seen[index].attends, strict=True):
+                    assert torch.equal(one.calls[0].q, other.calls[0].q) and torch.equal(one.out, other.out)
 
 
 def test_a_layer_that_keeps_a_state_is_refused():
@@ -50,8 +53,9 @@ def test_a_layer_that_keeps_a_state_is_refused():
     with torch.no_grad():
         replay = Replay(lens.model, lens.subject.spec, batch.inputs)
         replay._calls[1].y.add_(1.0)
-        with pytest.raises(SelfCheckFailed, match=r"run again to give what it gave, it is off by 1\.0e\+00; the layer"):
-            replay.again(1)
+        said = r"run again to give what it gave, it is off by 1\.0e\+00; the layer"
+        with pytest.raises(SelfCheckFailed, match=said), replay.again(1):
+            pass
 
 
 @pytest.mark.parametrize("by_rows", [True, False])
@@ -99,6 +103,21 @@ def test_a_long_trace_has_the_numbers_of_a_short_one(name, long):
     short = lens.trace(text, [5, 6, 7], method=name)
     long(12)
     assert torch.allclose(short.scores, lens.trace(text, [5, 6, 7], method=name).scores, atol=1e-13)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    ("name", "method", "field"), [("attention_rollout", "attention", True), ("alti", "alti", False)]
+)
+def test_each_layer_s_own_row_is_that_of_its_map(name, method, field, kept, long):
+    lens, text = families.lens("llama", "causal"), families.text()
+    want = [lens.mixing(text, method).layer(k, receptive_field=field).scores[0, -1] for k in range(2)]
+    if not kept:
+        long()
+    tokens = lens.subject.read([text]).require()
+    ask = request(lens.subject, name, {"normalize": False}, [mixlens.Target()], tokens, 1, None)
+    ((found,),) = attributions(lens.subject, [replace(ask, layered="each")])
+    torch.testing.assert_close(found.layers[:2], torch.stack(want), rtol=1e-12, atol=1e-15)
 
 
 def test_what_passes_is_told_on_the_way_up_and_down(long):

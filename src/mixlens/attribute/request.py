@@ -13,7 +13,7 @@ from mixlens.answer import Answer, Reading
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.text import Tokens
-from mixlens.errors import TargetError
+from mixlens.errors import TargetError, Undefined
 from mixlens.progress import Progress
 from mixlens.results import Attribution
 from mixlens.subject import Subject
@@ -53,6 +53,12 @@ class Request(Generic[M_co]):
                 f"{self.name} explains a model's answer, got {subject.head.in_words}, which gives none here; load it "
                 "with its classification or language-model head, or pass mixlens.Target(position=...)"
             )
+
+    def need_answering_row(self, subject: Subject) -> None:
+        """Raises TargetError where there is no answer, Undefined where another row than the answer's is read."""
+        self.need_answer(subject)
+        if any(read.row != read.at for read in self.reads):
+            raise Undefined(f"{self.name} reads the row that answers; leave readout= out")
 
     def result(
         self, tokens: Tokens, scores: Tensor, layers: Tensor | None, answer: Answer, meta: Mapping[str, Any]

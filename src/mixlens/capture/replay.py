@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from mixlens.architectures import Spec
-from mixlens.capture.run import LayerPass, OnLayer, Reading, Recorder, Watch
+from mixlens.capture.offload import let_go
+from mixlens.capture.run import WITHOUT_HEADS, LayerPass, OnLayer, Reading, Recorder, Watch
 from mixlens.errors import SelfCheckFailed
 
 
@@ -25,13 +27,11 @@ class Replay:
         spec: Spec,
         inputs: Mapping[str, Any],
         on_layer: OnLayer | None = None,
-        *,
-        heads: bool = False,
-        at: Sequence[int] | None = None,
+        reading: Reading = WITHOUT_HEADS,
     ) -> None:
         self._calls: list[LayerPass] = []  # module, input, output and arguments of each; no attentions
         self._recorder = Recorder(spec, Watch(self._keep(on_layer)))
-        self.output = self._recorder.run(model, inputs, Reading(heads, at))
+        self.output = self._recorder.run(model, inputs, reading)
 
     def _keep(self, on_layer: OnLayer | None) -> OnLayer:
         def keep(seen: LayerPass) -> None:
@@ -41,19 +41,23 @@ class Replay:
 
         return keep
 
-    def again(self, index: int) -> LayerPass:
-        """Layer `index`, run once more. Raises SelfCheckFailed where it gives other numbers than in the pass."""
+    @contextmanager
+    def again(self, index: int) -> Iterator[LayerPass]:
+        """Layer `index` run again, its weights there meanwhile. Raises SelfCheckFailed where it gives other numbers."""
         held = self._calls[index]
         passes: list[LayerPass] = []
-        self._recorder.count = index
+        self._recorder.count, self._recorder.holds = index, True
         self._recorder.watch = Watch(passes.append)
-        held.module(*held.args, **held.kwargs)
-        (seen,) = passes
-        assert seen.y is not None and held.y is not None
-        off = float((seen.y - held.y).abs().max())
-        if not off <= 50 * torch.finfo(held.y.dtype).eps * float(held.y.abs().max()):
-            raise SelfCheckFailed(
-                f"expected {type(held.module).__name__} {index} run again to give what it gave, it is off by "
-                f"{off:.1e}; the layer keeps a state or draws random numbers"
-            )
-        return seen
+        try:
+            held.module(*held.args, **held.kwargs)
+            (seen,) = passes
+            assert seen.y is not None and held.y is not None
+            off = float((seen.y - held.y).abs().max())
+            if not off <= 50 * torch.finfo(held.y.dtype).eps * float(held.y.abs().max()):
+                raise SelfCheckFailed(
+                    f"expected {type(held.module).__name__} {index} run again to give what it gave, it is off by "
+                    f"{off:.1e}; the layer keeps a state or draws random numbers"
+                )
+            yield seen
+        finally:
+            let_go(held.module)

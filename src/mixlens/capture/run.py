@@ -101,6 +101,7 @@ class Recorder:
     def __init__(self, spec: Spec, watch: Watch, skip: Sequence[type] = (), recompute: bool = False) -> None:
         self.spec, self.watch, self.skip, self.recompute = spec, watch, skip, recompute
         self.count = 0  # layers that have run
+        self.holds = False  # whether weights that are brought in for a layer stay behind it
         self.current: LayerPass | None = None  # the layer that runs now
 
     def run(
@@ -127,7 +128,7 @@ class Recorder:
                 layer.forward = partial(self.run_again, layer, layer.forward)
             layer.register_forward_pre_hook(self.enter, with_kwargs=True)
             layer.register_forward_hook(self.leave, with_kwargs=True)
-            layer.register_forward_hook(lambda module, args, out: let_go(module))
+            layer.register_forward_hook(lambda module, args, out: None if self.holds else let_go(module))
             for number, attend in enumerate(self.spec.attends):
                 attention = submodule(layer, attend.attention)
                 attention.__dict__[RECORDER] = partial(self.record, number)

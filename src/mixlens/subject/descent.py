@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -10,11 +10,12 @@ from torch import Tensor
 from mixlens.aggregate.down import Part
 from mixlens.capture.attention import blocks
 from mixlens.capture.replay import Replay
-from mixlens.capture.run import LayerPass
+from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.capture.sight import Sight, Sights
 from mixlens.capture.text import Tokens
 from mixlens.decompose import Block
 from mixlens.decompose.scratch import keep_pages, release
+from mixlens.precision import at_least_single
 from mixlens.progress import Progress
 from mixlens.subject.finite import not_finite
 from mixlens.subject.outputs import part_logits
@@ -28,6 +29,11 @@ PART_BYTES = 64 << 20  # of a map's rows at a time, where it is made on the way 
 def keeps_maps(layers: int, n: int, item: int) -> bool:
     """Whether all maps of a text of n tokens are few enough bytes to be kept."""
     return layers * n * n * item <= KEPT_BYTES
+
+
+def is_long(subject: Subject, tokens: Tokens) -> bool:
+    """Whether a text's maps are too many bytes to be kept."""
+    return not keeps_maps(subject.layers, len(tokens), at_least_single(subject.model.dtype).itemsize)
 
 
 class Descent:
@@ -58,18 +64,20 @@ class Descent:
         self._progress, self._top = progress, None if top is None else list(top)
         self._count, n = subject.layers, len(tokens)
         self._sights, self._maps = Sights([n]), dict[int, list[Part]]()
-        item = max(4, subject.model.dtype.itemsize)
-        self._keeps, self._size = keeps_maps(self._count, n, item), max(1, PART_BYTES // (n * item))
+        self._size = max(1, PART_BYTES // (n * at_least_single(subject.model.dtype).itemsize))
+        self._replay: Replay | None = None  # where the maps are not kept
         (batch,) = subject.batches([tokens], 1)
         at_each = None if at is None else [at]
+        reading = Reading(at is not None, at_each)
         with torch.no_grad():
             try:
-                self._replay = Replay(
-                    subject.model, subject.spec, batch.inputs, self._up, heads=at is not None, at=at_each
-                )
+                if is_long(subject, tokens):
+                    self._replay = Replay(subject.model, subject.spec, batch.inputs, self._up, reading)
+                    self.output = self._replay.output
+                else:
+                    self.output = run(subject.model, subject.spec, batch.inputs, self._up_with_maps, reading)
             finally:
                 release()
-        self.output = self._replay.output
         logits = None if at_each is None else part_logits(self.output, subject.head.keys, at_each, [n])
         self.logits: tuple[Tensor, ...] | None = None if logits is None else logits[0]
 
@@ -88,15 +96,18 @@ class Descent:
         finally:
             release()
 
-    def _up(self, seen: LayerPass) -> None:
-        block = Block(self._subject.spec, seen)
+    def _up(self, seen: LayerPass, block: Block | None = None) -> None:
+        block = block or Block(self._subject.spec, seen)
         self._sights.look(block.call)
         if self._watch is not None:
             self._watch(block)
-        if self._keeps:
-            self._maps[seen.index] = list(self._parts(seen.index, block))
         if self._progress is not None:
             self._progress(seen.index + 1, 2 * self._count)
+
+    def _up_with_maps(self, seen: LayerPass) -> None:
+        block = Block(self._subject.spec, seen)
+        self._maps[seen.index] = list(self._parts(seen.index, block))
+        self._up(seen, block)
 
     @torch.no_grad()
     def _parts(self, index: int, block: Block) -> Iterator[Part]:
@@ -110,13 +121,18 @@ class Descent:
             at = torch.tensor([rows], dtype=torch.int64, device=block.x.device)
             yield rows if len(wanted) < n else slice(rows[0], rows[-1] + 1), self._on_block(block.only(at))[0]
 
+    @torch.no_grad()
+    def _made(self, index: int) -> Iterator[Part]:
+        """The parts of a layer: kept from the pass, or of the layer run again."""
+        if self._replay is None:
+            yield from self._maps.pop(index)
+            return
+        with self._replay.again(index) as seen:
+            yield from self._parts(index, Block(self._subject.spec, seen))
+
     def _finite(self, index: int) -> Iterator[Part]:
         """The parts of a layer; NaN is named."""
-        kept: Iterable[Part] | None = self._maps.pop(index, None)
-        if kept is None:
-            with torch.no_grad():
-                kept = self._parts(index, Block(self._subject.spec, self._replay.again(index)))
-        for rows, part in kept:
+        for rows, part in self._made(index):
             if not bool(torch.isfinite(part).all()):
                 raise not_finite(self._subject.model, "a score")
             yield rows, part

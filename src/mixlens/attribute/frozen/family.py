@@ -80,9 +80,7 @@ class Frozen(Method):
 
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """A batch of texts at a time. Raises TargetError, Undefined, UnknownOption."""
-        ask.need_answer(subject)
-        if any(read.row != read.at for read in ask.reads):
-            raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
+        ask.need_answering_row(subject)
         results: dict[int, Attribution] = {}
         for batch in subject.batches(ask.texts, ask.batch_size):
             members = batch.members

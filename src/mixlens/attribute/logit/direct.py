@@ -56,16 +56,11 @@ class Keeper:
             self.beside.append(self.also(block, chosen))
         self.last = chosen.y[0]
 
-    def kept(self, output: Any) -> dict[str, Any]:
-        """The fields of a `RowsPass`, from the output of the pass."""
+    def kept(self, output: Any) -> RowsPass:
+        """What is left, with the output of the pass."""
+        assert self.last is not None
         normed = output.last_hidden_state[0, list(self.rows)]
-        return {
-            "rows": tuple(self.rows),
-            "terms": self.terms,
-            "beside": self.beside,
-            "last": self.last,
-            "normed": normed,
-        }
+        return RowsPass(tuple(self.rows), self.terms, self.beside, self.last, normed)
 
 
 def rows_pass(
@@ -78,7 +73,7 @@ def rows_pass(
     def keep(seen: LayerPass) -> None:
         keeper.see(Block(subject.spec, seen))
 
-    return RowsPass(**keeper.kept(run(subject.model, subject.spec, batch.inputs, keep)))
+    return keeper.kept(run(subject.model, subject.spec, batch.inputs, keep))
 
 
 def directions(

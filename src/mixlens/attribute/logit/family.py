@@ -15,7 +15,7 @@ from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, ro
 from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.text import Tokens
-from mixlens.cost import Cost, Sizes, rolled_down
+from mixlens.cost import Cost, keys_and_values, rolled_down
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.results import Attribution
@@ -34,14 +34,9 @@ if TYPE_CHECKING:
     from mixlens.attribute.traced import Traced
 
 
-def _bytes(sizes: Sizes, n: int) -> float:
-    """Keys and values of every layer, twice where they are widened, and a row of every head."""
-    return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
-
-
-DIRECT = Cost("logit", "one pass", held=_bytes)
+DIRECT = Cost("logit", "one pass", held=keys_and_values)
 _MAPS = rolled_down(MIXING["alti"].costs)
-ROLLED = replace(_MAPS, held=lambda sizes, n: _bytes(sizes, n) + _MAPS.held(sizes, n))
+ROLLED = replace(_MAPS, held=lambda sizes, n: keys_and_values(sizes, n) + _MAPS.held(sizes, n))
 
 
 @dataclass(frozen=True)
@@ -72,9 +67,7 @@ class Logit(Method):
     @torch.no_grad()
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """One text at a time. Raises TargetError, Undefined for what is no language model."""
-        ask.need_answer(subject)
-        if any(read.row != read.at for read in ask.reads):
-            raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
+        ask.need_answering_row(subject)
         results = []
         for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
             seen = self.see(subject, tokens, [read.at], ask.options)

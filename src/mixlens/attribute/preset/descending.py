@@ -39,15 +39,8 @@ def kept_layers(maps: Sequence[Tensor], top: Sequence[int] | None) -> Layers:
 def descended(subject: Subject, ask: Request[Preset], i: int, progress: Progress | None) -> Attribution:
     """The Attribution of text i, of which one layer's maps live at a time. Raises TargetError."""
     read = ask.reads[i]
-    down = Descent(
-        subject,
-        ask.texts[i],
-        mapper(ask.method.mixing, ask.method.maps_options(ask.options)),
-        by_rows=MIXING[ask.method.mixing].queries,
-        top=[read.row] if isinstance(read.row, int) else None,
-        at=read.at,
-        progress=progress,
-    )
+    top = [read.row] if isinstance(read.row, int) else None
+    down = _descent(subject, ask.method, ask.texts[i], ask.options, top, progress, at=read.at)
     return rolled_text(subject, ask, i, down.layers(), down.sights, down.logits)
 
 
@@ -69,31 +62,35 @@ def rolled_text(
         subject, preset, tokens, looked.at(layers), sights, rows, ask.options, upto=not looked.queries
     )
     scores = made.sum(1)
-    each = scores if len(scores) > 1 or subject.layers == 1 else None
-    if looked.queries:
-        each = looked.own_rows(windows, _even_share(preset)).to(scores)
+    each = looked.own_rows(windows, _even_share(preset)).to(scores) if looked.queries else scores
     meta |= _noticed(subject, preset, tokens, looked)
     if ask.options.get("zero_cls"):
         scores = without_cls(subject, tokens, scores)
-        each = each if each is None else without_cls(subject, tokens, each)
+        each = without_cls(subject, tokens, each)
     meta |= position_meta(scores[-1], resolved.rows[-1]) if windows_of(sights, len(tokens))[0] else {}
     return ask.result(tokens, scores[-1], each, resolved, meta)
 
 
 def traced(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
     """(answer, source): every answer token's row of the rollout of one text."""
-    down = Descent(
-        subject,
-        ask.tokens,
-        mapper(preset.mixing, preset.maps_options(ask.options)),
-        by_rows=MIXING[preset.mixing].queries,
-        top=ask.rows,
-        progress=ask.progress,
-    )
+    down = _descent(subject, preset, ask.tokens, ask.options, ask.rows, ask.progress)
     looked = Looked()
     made, _, _ = _rolled(subject, preset, ask.tokens, looked.at(down.layers()), down.sights, ask.rows, ask.options)
     _noticed(subject, preset, ask.tokens, looked)
     return without_cls(subject, ask.tokens, made[-1]) if ask.options.get("zero_cls") else made[-1]
+
+
+def _descent(
+    subject: Subject,
+    preset: Preset,
+    tokens: Tokens,
+    options: Mapping[str, Any],
+    top: Sequence[int] | None,
+    progress: Progress | None,
+    at: int | None = None,
+) -> Descent:
+    make = mapper(preset.mixing, preset.maps_options(options))
+    return Descent(subject, tokens, make, by_rows=MIXING[preset.mixing].queries, top=top, at=at, progress=progress)
 
 
 def _rolled(

@@ -19,7 +19,7 @@ from mixlens.mixing.calls import mapper
 from mixlens.progress import Progress, part_of
 from mixlens.results import Attribution
 from mixlens.subject import Subject
-from mixlens.subject.descent import keeps_maps
+from mixlens.subject.descent import is_long
 from mixlens.subject.head import Head
 from mixlens.subject.passes import Wanted
 
@@ -113,9 +113,8 @@ class Preset(Method):
         Raises TargetError.
         """
         texts, report = asks[0].texts, asks[0].progress
-        item = max(4, subject.model.dtype.itemsize)
-        long = [i for i, tokens in enumerate(texts) if not keeps_maps(subject.layers, len(tokens), item)]
-        short = [i for i in range(len(texts)) if i not in long]
+        long = [i for i, tokens in enumerate(texts) if is_long(subject, tokens)]
+        short = [i for i, tokens in enumerate(texts) if not is_long(subject, tokens)]
         down = [k for k, ask in enumerate(asks) if _way_of(ask) == "down"]
         rest = [k for k in range(len(asks)) if k not in down]
         alone = [(k, i) for k in down for i in long]

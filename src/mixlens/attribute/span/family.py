@@ -16,7 +16,7 @@ from mixlens.attribute.span.asked import answer_spans, token_range
 from mixlens.attribute.span.edges import sums
 from mixlens.attribute.span.hops import Span, rows_of, span_rows
 from mixlens.capture.text import Tokens
-from mixlens.cost import Cost, Sizes, beside
+from mixlens.cost import Cost, beside, keys_and_values
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
 from mixlens.subject import Subject
@@ -32,16 +32,11 @@ if TYPE_CHECKING:
     from mixlens.attribute.traced import Traced
 
 
-def _bytes(sizes: Sizes, n: int) -> float:
-    """Keys and values of every layer, twice where they are widened."""
-    return sizes.layers * 4 * n * sizes.heads * sizes.width * sizes.item
-
-
 ROUTES = Cost(
     "decompose",
     "one pass and the terms of every head, for the rows that are read",
     beside(lambda z, n: 6 * n * z.heads * z.dim),
-    _bytes,
+    keys_and_values,
     compiles=True,
 )
 
@@ -69,9 +64,7 @@ class SpanRoutes(Method):
     @torch.no_grad()
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """The row that answers, `reasoning` being tokens of the text. Raises TargetError, Undefined, UnknownOption."""
-        ask.need_answer(subject)
-        if any(read.row != read.at for read in ask.reads):
-            raise Undefined(f"{ask.name} reads the row that answers; leave readout= out")
+        ask.need_answering_row(subject)
         if ask.options.get("span", "token") != "token":
             raise UnknownOption(f"span= is of the tokens of an answer, for {ask.name} in lens.trace; leave it out here")
         results = []

@@ -14,11 +14,14 @@ import mixlens
 from mixlens import errors
 
 NAMES = [
+    "Attend",
     "Attribution",
     "Comparison",
     "Example",
+    "Feed",
     "LayerMaps",
     "Lens",
+    "Spec",
     "Table",
     "Target",
     "Trace",

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 from mixlens.version import __version__
 
 if TYPE_CHECKING:
+    from mixlens.architectures import Attend as Attend
+    from mixlens.architectures import Feed as Feed
+    from mixlens.architectures import Spec as Spec
     from mixlens.capture.given import Words as Words
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "load": "lens",
+    "Spec": "architectures",
+    "Attend": "architectures",
+    "Feed": "architectures",
     "Lens": "lens",
     "LayerMaps": "results",
     "Attribution": "results",
@@ -53,11 +59,14 @@ _HOME = {
     "planted": "tasks.planted",
 }
 __all__ = [
+    "Attend",
     "Attribution",
     "Comparison",
     "Example",
+    "Feed",
     "LayerMaps",
     "Lens",
+    "Spec",
     "Table",
     "Target",
     "Trace",

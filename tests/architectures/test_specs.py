@@ -209,7 +209,9 @@ def test_unknown_architecture():
     from transformers import BloomConfig, BloomModel
 
     model = BloomModel(BloomConfig(vocab_size=9, hidden_size=8, n_layer=1, n_head=2))
-    with pytest.raises(UnknownArchitecture, match=r"expected a model type of albert, bert, .*, got 'bloom'; CONTRIB"):
+    with pytest.raises(
+        UnknownArchitecture, match=r"a spec \(albert, .*\) .*, got 'bloom': its attention is not handed to"
+    ):
         mixlens.load(model)
 
 
@@ -262,7 +264,9 @@ def test_every_setting_of_the_families_is_handled(name):
 
 
 def test_position_limits():
-    assert {position_limit(families.model(name)) for name in families.FAMILIES} == {40}
+    assert {position_limit(families.model(name), spec_for(families.config_of(name))) for name in families.FAMILIES} == {
+        40
+    }
 
 
 @pytest.mark.parametrize("name", families.FAMILIES)

@@ -1,6 +1,6 @@
 """Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`."""
 
-from mixlens.architectures.match import base_model, layer_modules, spec_for, submodule, unwrap
+from mixlens.architectures.match import base_class, base_model, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
     accepts,
     ffn_width,
@@ -12,6 +12,7 @@ from mixlens.architectures.sizes import (
 )
 from mixlens.architectures.spec import Attend, Feed, Spec
 from mixlens.architectures.table import SPECS, variants
+from mixlens.architectures.written import written
 
 __all__ = [
     "SPECS",
@@ -19,6 +20,7 @@ __all__ = [
     "Feed",
     "Spec",
     "accepts",
+    "base_class",
     "base_model",
     "ffn_width",
     "fuses_attention",
@@ -31,4 +33,5 @@ __all__ = [
     "takes_positions",
     "unwrap",
     "variants",
+    "written",
 ]

@@ -1,0 +1,151 @@
+"""The parts of one layer: which of its modules is the output projection, which the norms, how the sub-blocks join."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+from torch import Tensor
+
+from mixlens.architectures import Attend, Feed, Spec
+from mixlens.architectures.spec import Order
+from mixlens.infer import reasons
+from mixlens.infer.network import network
+from mixlens.infer.reasons import Misfit
+from mixlens.infer.traced import Attended, Run, Traced
+from mixlens.infer.values import NormKind, is_linear, norm_kind, same
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one layer was found to be. `spec` names no list of layers.
+
+    `reads_input`: attention reads the layer's input itself, no norm of it.
+    """
+
+    layer: Run
+    spec: Spec
+    reads_input: bool
+
+
+def parts(seen: Traced, layer: Run, attended: Attended) -> Parts:
+    """The parts of the layer that holds an attention call. Raises Misfit."""
+    return LayerView(seen, layer, attended).parts()
+
+
+class LayerView:
+    """One run of a layer with one attention call: x its input, y its output, `branch` what attention adds to x."""
+
+    def __init__(self, seen: Traced, layer: Run, attended: Attended) -> None:
+        self.layer, self.attended = layer, attended
+        self.runs = [run for run in seen.within(layer) if run.reads and run.gives]
+        self.linear = [run for run in self.runs if is_linear(run.module, run.reads[0])]
+        self.out = self._out()
+        self.added = self.out.gives[0]
+        self.x, self.y = self._stream(layer.reads), self._stream(layer.gives)
+
+    def _out(self) -> Run:
+        core = self.attended.core
+        for run in self.linear:
+            if run.begin > self.attended.when and same(run.reads[0], core):
+                return run
+        raise Misfit(reasons.no_projection(core, self.linear, self.runs, self.attended.when))
+
+    def _stream(self, held: list[Tensor]) -> Tensor:
+        """The hidden states among what the layer reads or gives, in the output projection's shape."""
+        for t in held:
+            if t.numel() == self.added.numel() and t.shape[-1] == self.added.shape[-1]:
+                return t.reshape(self.added.shape)
+        raise Misfit(f"{type(self.layer.module).__name__} takes and gives no hidden states")
+
+    @cached_property
+    def norms(self) -> list[tuple[Run, NormKind]]:
+        """The runs of norms over hidden states."""
+        size, width = self.added.numel(), self.added.shape[-1]
+        fits = [run for run in self.runs if run.reads[0].numel() == size and run.reads[0].shape[-1] == width]
+        kinds = [(run, norm_kind(run.module, run.reads[0], run.gives[0])) for run in fits]
+        return [(run, kind) for run, kind in kinds if kind is not None]
+
+    def reading(self, t: Tensor) -> list[Run]:
+        """The norms that read these vectors."""
+        return [run for run, _ in self.norms if same(run.reads[0], t)]
+
+    def giving(self, t: Tensor) -> Run | None:
+        """The norm that gives these vectors."""
+        return next((run for run, _ in self.norms if same(run.gives[0], t)), None)
+
+    def _below(self, path: str) -> str:
+        """A path in the model as one in the layer."""
+        return path[len(self.layer.path) + 1 :]
+
+    def _path(self, run: Run | None) -> str | None:
+        return None if run is None else self._below(run.path)
+
+    def parts(self) -> Parts:
+        """What the layer is. Raises Misfit."""
+        between = next((run for run in self.reading(self.added) if run.begin > self.out.begin), None)
+        branch = self.added if between is None else between.gives[0].reshape(self.added.shape)
+        total, last = self.x + branch, self.giving(self.y)
+        if same(self.y, total) or (last is not None and same(last.reads[0], total)):
+            raise Misfit(reasons.ALONE)
+        attend = Attend(self._below(self.attended.path), self._below(self.out.path), branch_norm=self._path(between))
+        order: Order
+        if last is not None and not same(last.reads[0], self.x):  # post-LN
+            first = next(iter(self.reading(total)), None)
+            if first is None:
+                raise Misfit(reasons.no_sum(self.x, branch, self.runs, self.out))
+            made = last.reads[0].reshape(total.shape) - first.gives[0].reshape(total.shape)
+            feed, order = self._feed(made, [(first, "post")])
+            attend = replace(attend, norm=self._path(first), qkv=self._qkv())
+            feed = replace(feed, norm=self._below(last.path))
+        else:
+            entering: list[tuple[Run, Order]] = [(run, "pre") for run in self.reading(total)]
+            entering += [(run, "parallel") for run in self.reading(self.x)]
+            feed, order = self._feed(self.y - total, entering)
+        kind = self._kind(attend, feed)
+        return Parts(self.layer, Spec("", (attend, feed), order, kind.kind, bool(kind.one_plus)), self._reads_input())
+
+    def _qkv(self) -> tuple[str, str, str] | None:
+        """The linear maps from the layer's input to query, key and value, where there are such."""
+        call, found = self.attended.call, []
+        for t in (call.q, call.k, call.v):
+            flat = t.transpose(1, 2).flatten(2)
+            maps = [r for r in self.linear if r.end < self.attended.when and same(r.gives[0], flat)]
+            found += [self._path(run) for run in maps if same(run.reads[0], self.x)][:1]
+        q, k, v = found if len(found) == 3 else (None, None, None)
+        return None if q is None or k is None or v is None else (q, k, v)
+
+    def _feed(self, made: Tensor, entering: list[tuple[Run, Order]]) -> tuple[Feed, Order]:
+        """The network that adds `made`, reading what one of some norms gives, and the order that it says.
+
+        Raises Misfit.
+        """
+        behind = self.giving(made)
+        given = made if behind is None else behind.reads[0]
+        downs = [run for run in self.linear if run is not self.out and same(run.gives[0], given)]
+        for down, (norm, order) in product(downs, entering):
+            ups = [run for run in self.linear if same(run.reads[0], norm.gives[0])]
+            found = network(self.layer, ups, down)
+            if found is not None:
+                up = tuple(self._below(run.path) for run in found.up)
+                paths = self._below(down.path), self._below(norm.path), self._path(behind)
+                return Feed(up, found.act, *paths, fused=found.fused), order
+        raise Misfit(
+            reasons.no_network(self.x, self.added, made, given, self.runs, self.out, bool(downs), bool(entering))
+        )
+
+    def _kind(self, attend: Attend, feed: Feed) -> NormKind:
+        """What all norms of the spec are. Raises Misfit where they differ."""
+        named = (attend.norm, attend.branch_norm, feed.norm, feed.branch_norm)
+        kinds = [kind for run, kind in self.norms if self._path(run) in named]
+        gains = {kind.one_plus for kind in kinds} - {None}
+        if len({kind.kind for kind in kinds}) > 1 or len(gains) > 1:
+            raise Misfit("norms of different kinds in one layer")
+        return NormKind(kinds[0].kind, next(iter(gains), None))
+
+    def _reads_input(self) -> bool:
+        """Whether the attention module reads the layer's input itself."""
+        path = self.attended.path
+        mine = [run for run in self.runs if run.path == path and run.begin < self.attended.when < run.end]
+        return any(same(t, self.x) for run in mine for t in run.reads)

@@ -1,0 +1,78 @@
+"""Why the layers of a model cannot be said by a spec, in words that name what has no room yet."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mixlens.infer.traced import Run
+from mixlens.infer.values import multiple, norm_kind, same
+
+ALONE = "attention alone: no feed-forward network in the layer"
+OPAQUE = "opaque FFN"
+NOT_HANDED = "its attention is not handed to transformers' attention interface"
+
+
+class Misfit(Exception):
+    """A layer that no spec can say; its text is the reason."""
+
+
+def no_projection(core: Tensor, linear: list[Run], runs: list[Run], when: int) -> str:
+    """Why no linear map reads what the heads read."""
+    later = [run for run in runs if run.begin > when]
+    for run in later:
+        if same(run.reads[0], core) and norm_kind(run.module, run.reads[0], run.gives[0]):
+            return "a norm between attention and its output projection"
+    for run in (r for r in linear if r.begin > when):
+        read = run.reads[0]
+        if read.numel() == core.numel() and read.shape[-1] == core.shape[-1]:
+            ratio = read.reshape(core.shape) / core
+            if bool(torch.isfinite(ratio).all()) and bool((ratio > -1e-6).all() and (ratio < 2.001).all()):
+                return "gated attention output"
+            if same(read.reshape(1, -1).sort().values, core.reshape(1, -1).sort().values):
+                return "attention's output in another order (windows, flattened axes)"
+    return "no linear map reads attention's output"
+
+
+def no_sum(x: Tensor, branch: Tensor, runs: list[Run], out: Run) -> str:
+    """Why x + branch is nowhere read."""
+    for run in (r for r in runs if r.begin > out.end):
+        for t in run.reads:
+            if t.numel() == x.numel() and t.shape[-1] == x.shape[-1]:
+                rest = t.reshape(x.shape) - x
+                how = None if same(rest, branch) else multiple(branch, rest)
+                if how is not None:
+                    return f"layer scale: attention's output times a {how} before the residual sum"
+                if _weighted(x, branch, t):
+                    return "a weighted residual sum"
+    return "no residual sum of the layer's input and attention's output"
+
+
+def no_network(
+    x: Tensor, added: Tensor, made: Tensor, given: Tensor, runs: list[Run], out: Run, last_map: bool, norm: bool
+) -> str:
+    """Why no feed-forward network of the form down(act(up)) adds `made`.
+
+    `given`: the same before a norm of the branch; `last_map`, `norm`: whether a linear map gives it, whether a norm
+    reads the sum or the layer's input.
+    """
+    off = no_sum(x, added, runs, out)
+    if off.startswith(("layer scale", "a weighted")):
+        return off
+    if not norm:
+        return "no norm in front of the feed-forward network"
+    if last_map:
+        return f"{OPAQUE}: not down(act(up(x)))"
+    for run in reversed(runs):
+        if run.begin > out.end and same(run.gives[0], given):
+            return f"{OPAQUE} ({type(run.module).__name__}): not down(act(up(x))), such as a mixture of experts"
+    if any(run.begin > out.end and multiple(run.gives[0], made) for run in runs):
+        return "layer scale: the feed-forward network's output times a factor before the residual sum"
+    return "no module gives what is added behind attention (several networks, or a residual sum of another form)"
+
+
+def _weighted(x: Tensor, branch: Tensor, t: Tensor) -> bool:
+    """Whether t is p x + q branch."""
+    both = torch.stack([x.flatten(), branch.flatten()], 1)
+    solution = torch.linalg.lstsq(both, t.flatten()[:, None]).solution
+    return same((both @ solution).reshape(1, -1), t.reshape(1, -1)) and bool(solution.abs().min() > 1e-3)

@@ -1,0 +1,73 @@
+"""The spec of a model from the numbers of one pass: the layers' parts, the same in all of them, and their list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from mixlens.architectures import Spec
+from mixlens.errors import MixlensError
+from mixlens.infer import reasons
+from mixlens.infer.layer import Parts, parts
+from mixlens.infer.positions import positions_of
+from mixlens.infer.reasons import Misfit
+from mixlens.infer.traced import Attended, Run, Traced, traced
+from mixlens.infer.twin import Twin
+
+
+def spec_of(twin: Twin) -> Spec:
+    """The spec of a small model's layers. Raises Misfit."""
+    if getattr(twin.model.config, "is_encoder_decoder", False):
+        raise Misfit("an encoder-decoder: two streams of tokens, with cross attention between them")
+    seen = _pass(twin)
+    if not seen.attended:
+        raise Misfit(reasons.NOT_HANDED)
+    layers = [_layer(seen, attended) for attended in seen.attended]
+    first = layers[0]
+    if any(layer.spec != first.spec for layer in layers):
+        raise Misfit("layers of different kinds")
+    spec = replace(first.spec, layers=list_of(twin.model, layers))
+    bare = spec.order != "post" and first.reads_input and not any(layer.reads_input for layer in layers[1:])
+    return replace(spec, bare=bare and len(layers) > 1, positions=positions_of(twin))
+
+
+def _pass(twin: Twin) -> Traced:
+    try:
+        return traced(twin.model, twin.inputs)
+    except MixlensError as error:
+        raise Misfit(str(error).partition(";")[0]) from error
+    except Exception as error:  # a model that computes its attention itself may not take the interface's masks
+        raise Misfit(f"{reasons.NOT_HANDED} ({type(error).__name__})") from error
+
+
+def _layer(seen: Traced, attended: Attended) -> Parts:
+    """The innermost run that holds an attention call and is a layer. Raises Misfit, with what the outermost lacks."""
+    reason = ""
+    for run in seen.around(attended.when):
+        calls = len(seen.calls(run))
+        if not run.path or calls > 1:
+            reason = reason or f"{calls} attention calls in one layer"
+            break
+        try:
+            return parts(seen, run, attended)
+        except Misfit as misfit:
+            if not (reason and str(misfit) == reasons.ALONE):
+                reason = str(misfit)
+    raise Misfit(reason)
+
+
+def list_of(model: Any, layers: list[Parts]) -> str:
+    """The path of the list of the layers. Raises Misfit where they are no plain list, all of it, in order."""
+    runs: list[Run] = [layer.layer for layer in layers]
+    path = runs[0].path.rpartition(".")[0]
+    held = model.get_submodule(path)
+    if len({run.path for run in runs}) != len(runs):
+        raise Misfit("layers that run several times")
+    if not isinstance(held, (nn.ModuleList, nn.Sequential)) or any(r.path.rpartition(".")[0] != path for r in runs):
+        raise Misfit("layers in several lists")
+    names = [run.path.rpartition(".")[2] for run in runs]
+    if names != list(held._modules):
+        raise Misfit(f"hybrid: {len(held) - len(names)} of {len(held)} layers have no attention over all tokens")
+    return path

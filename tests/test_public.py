@@ -27,6 +27,7 @@ NAMES = [
     "Trace",
     "Words",
     "__version__",
+    "architectures",
     "errors",
     "evaluate",
     "load",

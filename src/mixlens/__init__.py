@@ -72,6 +72,7 @@ __all__ = [
     "Trace",
     "Words",
     "__version__",
+    "architectures",
     "errors",
     "evaluate",
     "load",
@@ -86,6 +87,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("mixlens.errors")
+    if name == "architectures":  # a package, which is called
+        return import_module("mixlens.architectures")
     if name in _HOME:
         return getattr(import_module(f"mixlens.{_HOME[name]}"), name)
     raise AttributeError(f"module 'mixlens' has no attribute {name!r}")

@@ -1,4 +1,12 @@
-"""Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`."""
+"""Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`.
+
+Called, it lists the model types of the installed transformers: `mixlens.architectures()` (see `mixlens.survey`).
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 from mixlens.architectures.match import base_class, base_model, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
@@ -35,3 +43,13 @@ __all__ = [
     "variants",
     "written",
 ]
+
+
+class _Called(ModuleType):
+    """A package whose name is a verb of `mixlens` too: importing it would hide a function of that name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return import_module("mixlens.survey").architectures(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Called

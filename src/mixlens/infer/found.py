@@ -12,6 +12,7 @@ from mixlens.errors import UnknownArchitecture
 from mixlens.infer.reasons import Misfit
 from mixlens.infer.spec import spec_of
 from mixlens.infer.twin import twin_of
+from mixlens.progress import silent
 
 Origin: TypeAlias = Literal["hand-written", "inferred", "given"]
 _found: dict[tuple[Any, str], Spec | str] = {}
@@ -58,7 +59,8 @@ def infer(kind: Any, config: Any) -> Spec:
     with _lock:
         if key not in _found:
             try:
-                _found[key] = spec_of(twin_of(kind, config))
+                with silent():
+                    _found[key] = spec_of(twin_of(kind, config))
             except (Misfit, UnknownArchitecture) as error:
                 _found[key] = str(error)
         found = _found[key]

@@ -75,6 +75,21 @@ class LayerView:
         """The norm that gives these vectors."""
         return next((run for run, _ in self.norms if same(run.gives[0], t)), None)
 
+    @cached_property
+    def between(self) -> Run | None:
+        """The norm of attention's branch."""
+        return next((run for run in self.reading(self.added) if run.begin > self.out.begin), None)
+
+    @cached_property
+    def branch(self) -> Tensor:
+        """What attention adds."""
+        return self.added if self.between is None else self.between.gives[0].reshape(self.added.shape)
+
+    @cached_property
+    def later(self) -> list[Run]:
+        """The runs behind the output projection."""
+        return [run for run in self.runs if run.begin > self.out.end]
+
     def _below(self, path: str) -> str:
         """A path in the model as one in the layer."""
         return path[len(self.layer.path) + 1 :]
@@ -84,17 +99,17 @@ class LayerView:
 
     def parts(self) -> Parts:
         """What the layer is. Raises Misfit."""
-        between = next((run for run in self.reading(self.added) if run.begin > self.out.begin), None)
-        branch = self.added if between is None else between.gives[0].reshape(self.added.shape)
-        total, last = self.x + branch, self.giving(self.y)
+        total, last = self.x + self.branch, self.giving(self.y)
         if same(self.y, total) or (last is not None and same(last.reads[0], total)):
             raise Misfit(reasons.ALONE)
-        attend = Attend(self._below(self.attended.path), self._below(self.out.path), branch_norm=self._path(between))
+        attend = Attend(
+            self._below(self.attended.path), self._below(self.out.path), branch_norm=self._path(self.between)
+        )
         order: Order
         if last is not None and not same(last.reads[0], self.x):  # post-LN
             first = next(iter(self.reading(total)), None)
             if first is None:
-                raise Misfit(reasons.no_sum(self.x, branch, self.runs, self.out))
+                raise Misfit(reasons.scaled(self.x, self.branch, self.later) or reasons.NO_SUM)
             made = last.reads[0].reshape(total.shape) - first.gives[0].reshape(total.shape)
             feed, order = self._feed(made, [(first, "post")])
             attend = replace(attend, norm=self._path(first), qkv=self._qkv())
@@ -102,6 +117,8 @@ class LayerView:
         else:
             entering: list[tuple[Run, Order]] = [(run, "pre") for run in self.reading(total)]
             entering += [(run, "parallel") for run in self.reading(self.x)]
+            if not entering:
+                raise Misfit(reasons.scaled(self.x, self.branch, self.later) or reasons.NO_NORM)
             feed, order = self._feed(self.y - total, entering)
         kind = self._kind(attend, feed)
         return Parts(self.layer, Spec("", (attend, feed), order, kind.kind, bool(kind.one_plus)), self._reads_input())
@@ -131,9 +148,8 @@ class LayerView:
                 up = tuple(self._below(run.path) for run in found.up)
                 paths = self._below(down.path), self._below(norm.path), self._path(behind)
                 return Feed(up, found.act, *paths, fused=found.fused), order
-        raise Misfit(
-            reasons.no_network(self.x, self.added, made, given, self.runs, self.out, bool(downs), bool(entering))
-        )
+        off = reasons.scaled(self.x, self.branch, self.later)
+        raise Misfit(off or reasons.no_network(made, given, self.later, bool(downs)))
 
     def _kind(self, attend: Attend, feed: Feed) -> NormKind:
         """What all norms of the spec are. Raises Misfit where they differ."""

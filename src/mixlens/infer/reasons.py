@@ -10,6 +10,9 @@ from mixlens.infer.values import multiple, norm_kind, same
 
 ALONE = "attention alone: no feed-forward network in the layer"
 OPAQUE = "opaque FFN"
+NO_NORM = "no norm in front of the feed-forward network"
+NO_SUM = "no norm reads the sum of the layer's input and attention's output"
+TWO_STREAMS = "an encoder-decoder: two streams of tokens, with cross attention between them"
 NOT_HANDED = "its attention is not handed to transformers' attention interface"
 
 
@@ -34,39 +37,31 @@ def no_projection(core: Tensor, linear: list[Run], runs: list[Run], when: int) -
     return "no linear map reads attention's output"
 
 
-def no_sum(x: Tensor, branch: Tensor, runs: list[Run], out: Run) -> str:
-    """Why x + branch is nowhere read."""
-    for run in (r for r in runs if r.begin > out.end):
-        for t in run.reads:
-            if t.numel() == x.numel() and t.shape[-1] == x.shape[-1]:
-                rest = t.reshape(x.shape) - x
-                how = None if same(rest, branch) else multiple(branch, rest)
-                if how is not None:
-                    return f"layer scale: attention's output times a {how} before the residual sum"
-                if _weighted(x, branch, t):
-                    return "a weighted residual sum"
-    return "no residual sum of the layer's input and attention's output"
+def scaled(x: Tensor, branch: Tensor, later: list[Run]) -> str | None:
+    """How x and branch are joined, where not by a plain sum."""
+    read = [t for run in later for t in run.reads if t.numel() == x.numel() and t.shape[-1] == x.shape[-1]]
+    if any(same(t, x + branch) for t in read):
+        return None
+    for t in read:
+        factor = multiple(branch, t.reshape(x.shape) - x)
+        if factor is not None:
+            return f"layer scale: attention's output times a {factor} before the residual sum"
+        if _weighted(x, branch, t):
+            return "a weighted residual sum"
+    return None
 
 
-def no_network(
-    x: Tensor, added: Tensor, made: Tensor, given: Tensor, runs: list[Run], out: Run, last_map: bool, norm: bool
-) -> str:
-    """Why no feed-forward network of the form down(act(up)) adds `made`.
+def no_network(made: Tensor, given: Tensor, later: list[Run], last_map: bool) -> str:
+    """Why no network of the form down(act(up)) adds `made`; `given`: the same before a norm of the branch.
 
-    `given`: the same before a norm of the branch; `last_map`, `norm`: whether a linear map gives it, whether a norm
-    reads the sum or the layer's input.
+    `last_map`: whether a linear map gives it.
     """
-    off = no_sum(x, added, runs, out)
-    if off.startswith(("layer scale", "a weighted")):
-        return off
-    if not norm:
-        return "no norm in front of the feed-forward network"
     if last_map:
         return f"{OPAQUE}: not down(act(up(x)))"
-    for run in reversed(runs):
-        if run.begin > out.end and same(run.gives[0], given):
+    for run in reversed(later):
+        if same(run.gives[0], given):
             return f"{OPAQUE} ({type(run.module).__name__}): not down(act(up(x))), such as a mixture of experts"
-    if any(run.begin > out.end and multiple(run.gives[0], made) for run in runs):
+    if any(multiple(run.gives[0], made) for run in later):
         return "layer scale: the feed-forward network's output times a factor before the residual sum"
     return "no module gives what is added behind attention (several networks, or a residual sum of another form)"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ SIZES = (
     Size(vocabulary=1024, network=128, heads=False),
     Size(hidden=128, network=128, head=32, vocabulary=1024),
     Size(layers=10**6),
-    Size(only_depth=True),
+    Size(only_depth=True, vocabulary=1024),
 )
 
 _DEPTH = (
@@ -42,11 +42,15 @@ _NETWORK = r".*(intermediate_size|ffn_dim|d_ff|ffn_hidden_size|mlp_dim|n_inner|i
 _KEY_HEADS = r".*(key_value_heads|kv_heads)$"
 _HEADS = r".*(^|_)(attention_heads|n_heads?|n_head|num_heads)$"
 _HEAD = r".*head_dim$|^d_kv$|^attention_head_size$|^kv_channels$"
-_CHOSEN = r".*(experts_per_tok|experts_per_token|moe_topk|moe_top_k|top_k_experts|num_selected_experts|router_top_k)$"
+_CHOSEN = (
+    r".*(experts_per_tok|experts_per_token|moe_topk|moe_top_k|top_k_experts|num_selected_experts|router_top_k|moe_k)$"
+)
 _EXPERTS = r".*(n_routed_experts|num_experts|num_local_experts|n_experts)$"
 _SMALL = {
     r"^kv_lora_rank$": 16,
     r"^rotary_dim$": 8,
+    r"^coordinate_size$": 10,
+    r"^shape_size$": 12,
     r"^(q|o)_lora_rank$": 24,
     r"^n_group$|^topk_group$": 1,
     _EXPERTS: 4,
@@ -56,6 +60,7 @@ _VOCABULARY = r"(?!type_).*vocab_size$|^n_tokens$"
 _POSITIONS = r".*(max_position_embeddings|n_positions|max_seq_len|n_ctx|max_sequence_length)$"
 _DENSE_FIRST = r"^first_k_dense_replace$|^num_dense_layers$"
 _TOKEN = r".*(token_id|token_index)$"
+_WORKED_OUT = ("head_dim", "num_key_value_heads")  # None: from the other sizes, by whoever made the configuration
 _KEPT = ("model_type", "transformers_version", "_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype")
 
 
@@ -93,8 +98,10 @@ def _shrunk(given: Mapping[str, Any], size: Size) -> dict[str, Any]:
             made = _number(key, value, size, heads, len(kept))
             if made is not None and made != value:
                 new[key] = made
-        elif value is None and key == "vocab_size":
-            new[key] = size.vocabulary
+        elif value is None and not size.only_depth and key in _WORKED_OUT:
+            new[key] = size.head if key == "head_dim" else 4
+        elif isinstance(value, Mapping) and "mrope_section" in value and not size.only_depth:
+            new[key] = {**value, "mrope_section": _shared_out(value["mrope_section"], size.head // 2)}
     return new
 
 
@@ -104,10 +111,12 @@ def _number(key: str, value: int, size: Size, heads: Any, layers: int) -> int | 
         return min(value, layers)
     if re.match(_DENSE_FIRST, key):
         return 1
-    if size.only_depth:
-        return None
     if re.match(_TOKEN, key):
         return value if value < size.vocabulary else 5 + sum(map(ord, key)) % 20
+    if re.match(_VOCABULARY, key):
+        return min(value, size.vocabulary)
+    if size.only_depth:
+        return None
     if re.match(_KEY_HEADS, key):
         return 4 if value == heads else min(value, 2)
     if re.match(_HEADS, key):
@@ -120,7 +129,12 @@ def _number(key: str, value: int, size: Size, heads: Any, layers: int) -> int | 
     for rule, made in ((_HIDDEN, size.hidden), (_NETWORK, size.network), (_POSITIONS, size.positions)):
         if re.match(rule, key):
             return min(value, made)
-    return min(value, size.vocabulary) if re.match(_VOCABULARY, key) else None
+    return None
+
+
+def _shared_out(section: Sequence[int], total: int) -> list[int]:
+    """The parts of a rotary embedding in their proportions, for fewer dimensions."""
+    return [max(1, part * total // sum(section)) for part in section]
 
 
 def _kinds(given: Mapping[str, Any], depth: int, layers: int) -> list[int]:

@@ -19,18 +19,26 @@ from mixlens.infer.twin import Twin
 
 def spec_of(twin: Twin) -> Spec:
     """The spec of a small model's layers. Raises Misfit."""
-    if getattr(twin.model.config, "is_encoder_decoder", False):
-        raise Misfit("an encoder-decoder: two streams of tokens, with cross attention between them")
+    layers = layers_of(twin)
+    first = layers[0]
+    bare = first.spec.order != "post" and first.reads_input and not any(layer.reads_input for layer in layers[1:])
+    return replace(
+        first.spec,
+        layers=list_of(twin.model, layers),
+        bare=bare and len(layers) > 1,
+        positions=positions_of(twin),
+    )
+
+
+def layers_of(twin: Twin) -> list[Parts]:
+    """The parts of the layers in the order of their runs, alike in all of them. Raises Misfit."""
     seen = _pass(twin)
     if not seen.attended:
         raise Misfit(reasons.NOT_HANDED)
     layers = [_layer(seen, attended) for attended in seen.attended]
-    first = layers[0]
-    if any(layer.spec != first.spec for layer in layers):
+    if any(layer.spec != layers[0].spec for layer in layers):
         raise Misfit("layers of different kinds")
-    spec = replace(first.spec, layers=list_of(twin.model, layers))
-    bare = spec.order != "post" and first.reads_input and not any(layer.reads_input for layer in layers[1:])
-    return replace(spec, bare=bare and len(layers) > 1, positions=positions_of(twin))
+    return layers
 
 
 def _pass(twin: Twin) -> Traced:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.errors import UnknownArchitecture
+from mixlens.infer.reasons import TWO_STREAMS, Misfit
 from mixlens.infer.sizes import SIZES, small
 
 TOKENS = 24
-LARGEST = 30_000_000  # numbers in a small model; more would take seconds
+LARGEST = 40_000_000  # numbers in a small model; more would take seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,15 @@ class Twin:
 
 
 def twin_of(kind: Any, config: Any) -> Twin:
-    """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run."""
+    """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run, Misfit."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise Misfit(TWO_STREAMS)
     failed: list[str] = []
     for size in SIZES:
         try:
             twin = Twin(model := _built(kind, small(config, size)), _ids(model))
             with torch.no_grad():
-                model(**twin.inputs)
+                model(**twin.inputs).last_hidden_state  # noqa: B018 - a class may give none
             return twin
         except Exception as error:  # whatever a class says of sizes that do not fit
             failed.append(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.160}")
@@ -54,8 +56,7 @@ def _built(kind: Any, config: Any) -> Any:
         raise ValueError(f"{count:,} numbers in its smallest model")
     config._attn_implementation_internal = "eager"
     config._experts_implementation_internal = "eager"  # the others know no float64
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.random.fork_rng(devices=[]):
         model = kind(config).double().eval()
     randomize(model)
     return model

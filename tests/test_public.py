@@ -21,6 +21,7 @@ NAMES = [
     "Feed",
     "LayerMaps",
     "Lens",
+    "Network",
     "Spec",
     "Table",
     "Target",

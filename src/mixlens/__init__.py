@@ -19,6 +19,7 @@ from mixlens.version import __version__
 if TYPE_CHECKING:
     from mixlens.architectures import Attend as Attend
     from mixlens.architectures import Feed as Feed
+    from mixlens.architectures import Network as Network
     from mixlens.architectures import Spec as Spec
     from mixlens.capture.given import Words as Words
     from mixlens.evaluation.evaluate import evaluate as evaluate
@@ -42,6 +43,7 @@ _HOME = {
     "Spec": "architectures",
     "Attend": "architectures",
     "Feed": "architectures",
+    "Network": "architectures",
     "Lens": "lens",
     "LayerMaps": "results",
     "Attribution": "results",
@@ -66,6 +68,7 @@ __all__ = [
     "Feed",
     "LayerMaps",
     "Lens",
+    "Network",
     "Spec",
     "Table",
     "Target",

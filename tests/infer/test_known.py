@@ -15,8 +15,9 @@ from models.mutations import mutations, refused
 from oracles import methods
 
 # One for each feature: post-LN with maps to q, k, v; positions by ids, by the mask; parallel; norms of branches and
-# 1 + w; an attention without a norm in front, and fused gates.
-QUICK = ("bert", "roberta", "opt-post", "gpt_neox", "gemma2", "modernbert")
+# 1 + w; an attention without a norm in front, and fused gates; a factor before the sum; no norm in front of the network;
+# a network as a whole.
+QUICK = ("bert", "roberta", "opt-post", "gpt_neox", "gemma2", "modernbert", "granite", "olmo2", "mixtral")
 KNOWN = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name in families.FAMILIES
@@ -44,7 +45,7 @@ def test_so_are_layers_that_run_several_times(name):
 @pytest.mark.parametrize("name", [name for name in families.FAMILIES if not name.startswith("albert")])
 def test_a_spec_in_print_makes_it_again(name):
     spec = spec_for(families.config_of(name))
-    assert eval(written(spec), {k: getattr(mixlens, k) for k in ("Spec", "Attend", "Feed")}) == spec
+    assert eval(written(spec), {k: getattr(mixlens, k) for k in ("Spec", "Attend", "Feed", "Network")}) == spec
 
 
 # --- types that no table has ---
@@ -56,9 +57,8 @@ EXPECTED = {
     "phi": ("parallel", "layer", "all"),
     "gptj": ("parallel", "layer", "all"),
     "stablelm": ("pre", "layer", "all"),
-    "biogpt": ("pre", "layer", "mask"),
+    "biogpt": ("pre", "layer", "all"),
     "gemma3_text": ("pre", "rms", "all"),
-    "granite": ("pre", "rms", "all"),
     "xlm-roberta-xl": ("pre", "layer", "ids"),
     "nomic_bert": ("post", "layer", "all"),
 }

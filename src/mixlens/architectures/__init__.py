@@ -18,7 +18,7 @@ from mixlens.architectures.sizes import (
     shares_layers,
     takes_positions,
 )
-from mixlens.architectures.spec import Attend, Feed, Spec
+from mixlens.architectures.spec import Attend, Feed, Network, Spec
 from mixlens.architectures.table import SPECS, variants
 from mixlens.architectures.written import written
 
@@ -26,6 +26,7 @@ __all__ = [
     "SPECS",
     "Attend",
     "Feed",
+    "Network",
     "Spec",
     "accepts",
     "base_class",

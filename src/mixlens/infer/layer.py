@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 from torch import Tensor
 
-from mixlens.architectures import Attend, Feed, Spec
-from mixlens.architectures.spec import Order
+from mixlens.architectures import Attend, Feed, Network, Spec
+from mixlens.architectures.spec import Order, Scale
 from mixlens.infer import reasons
-from mixlens.infer.network import network
+from mixlens.infer.network import gives_alone, network
 from mixlens.infer.reasons import Misfit
 from mixlens.infer.traced import Attended, Run, Traced
-from mixlens.infer.values import NormKind, is_linear, norm_kind, same
+from mixlens.infer.values import NormKind, factor, is_linear, norm_kind, same
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,20 @@ class Parts:
     reads_input: bool
 
 
-def parts(seen: Traced, layer: Run, attended: Attended) -> Parts:
-    """The parts of the layer that holds an attention call. Raises Misfit."""
-    return LayerView(seen, layer, attended).parts()
+class Entering(NamedTuple):
+    """Vectors that a feed-forward network may read, the norm that gives them, and the order that this would be."""
+
+    vectors: Tensor
+    norm: Run | None
+    order: Order
+
+
+def parts(seen: Traced, layer: Run, attended: Attended, whole: bool = False) -> Parts:
+    """The parts of the layer that holds an attention call. Raises Misfit.
+
+    `whole`: its network is taken as one module, whatever its maps are.
+    """
+    return LayerView(seen, layer, attended).parts(whole)
 
 
 class LayerView:
@@ -83,7 +95,19 @@ class LayerView:
     @cached_property
     def branch(self) -> Tensor:
         """What attention adds."""
-        return self.added if self.between is None else self.between.gives[0].reshape(self.added.shape)
+        return self.added * self.scale[1] if self.between is None else self.between.gives[0].reshape(self.added.shape)
+
+    @cached_property
+    def scale(self) -> tuple[Scale, Tensor | float]:
+        """What multiplies the output projection's output before the residual sum, and its numbers."""
+        read = [t for run in self.later for t in run.reads if t.numel() == self.x.numel()]
+        read = [t.reshape(self.x.shape) for t in read if t.shape[-1] == self.x.shape[-1]]
+        if self.between is None and not any(same(t, self.x + self.added) for t in read):
+            for t in read:
+                path, numbers = factor(self.layer.module, self.added, t - self.x)
+                if path is not None:
+                    return path, numbers
+        return None, 1.0
 
     @cached_property
     def later(self) -> list[Run]:
@@ -97,29 +121,26 @@ class LayerView:
     def _path(self, run: Run | None) -> str | None:
         return None if run is None else self._below(run.path)
 
-    def parts(self) -> Parts:
+    def parts(self, whole: bool) -> Parts:
         """What the layer is. Raises Misfit."""
         total, last = self.x + self.branch, self.giving(self.y)
         if same(self.y, total) or (last is not None and same(last.reads[0], total)):
             raise Misfit(reasons.ALONE)
-        attend = Attend(
-            self._below(self.attended.path), self._below(self.out.path), branch_norm=self._path(self.between)
-        )
-        order: Order
+        attention, out = self._below(self.attended.path), self._below(self.out.path)
+        attend = Attend(attention, out, branch_norm=self._path(self.between), scale=self.scale[0])
         if last is not None and not same(last.reads[0], self.x):  # post-LN
             first = next(iter(self.reading(total)), None)
             if first is None:
                 raise Misfit(reasons.scaled(self.x, self.branch, self.later) or reasons.NO_SUM)
-            made = last.reads[0].reshape(total.shape) - first.gives[0].reshape(total.shape)
-            feed, order = self._feed(made, [(first, "post")])
+            after = first.gives[0].reshape(total.shape)
+            made = last.reads[0].reshape(total.shape) - after
+            feed, order = self._network(made, [Entering(after, first, "post")], whole)
             attend = replace(attend, norm=self._path(first), qkv=self._qkv())
             feed = replace(feed, norm=self._below(last.path))
         else:
-            entering: list[tuple[Run, Order]] = [(run, "pre") for run in self.reading(total)]
-            entering += [(run, "parallel") for run in self.reading(self.x)]
-            if not entering:
-                raise Misfit(reasons.scaled(self.x, self.branch, self.later) or reasons.NO_NORM)
-            feed, order = self._feed(self.y - total, entering)
+            entering = [Entering(run.gives[0], run, "pre") for run in self.reading(total)]
+            entering += [Entering(run.gives[0], run, "parallel") for run in self.reading(self.x)]
+            feed, order = self._network(self.y - total, [*entering, Entering(total, None, "pre")], whole)
         kind = self._kind(attend, feed)
         return Parts(self.layer, Spec("", (attend, feed), order, kind.kind, bool(kind.one_plus)), self._reads_input())
 
@@ -133,25 +154,39 @@ class LayerView:
         q, k, v = found if len(found) == 3 else (None, None, None)
         return None if q is None or k is None or v is None else (q, k, v)
 
-    def _feed(self, made: Tensor, entering: list[tuple[Run, Order]]) -> tuple[Feed, Order]:
-        """The network that adds `made`, reading what one of some norms gives, and the order that it says.
-
-        Raises Misfit.
-        """
+    def _network(self, made: Tensor, entering: list[Entering], whole: bool) -> tuple[Feed | Network, Order]:
+        """The network that adds `made`, reading some of the vectors, and the order that it says. Raises Misfit."""
         behind = self.giving(made)
         given = made if behind is None else behind.reads[0]
-        downs = [run for run in self.linear if run is not self.out and same(run.gives[0], given)]
-        for down, (norm, order) in product(downs, entering):
-            ups = [run for run in self.linear if same(run.reads[0], norm.gives[0])]
-            found = network(self.layer, ups, down)
-            if found is not None:
-                up = tuple(self._below(run.path) for run in found.up)
-                paths = self._below(down.path), self._below(norm.path), self._path(behind)
-                return Feed(up, found.act, *paths, fused=found.fused), order
+        entering = [read for read in entering if read.norm is not None or behind is not None]
+        branch_norm = self._path(behind)
+        for (run, scale), read in product(self._making(given, behind is not None), entering):
+            norm = self._path(read.norm)
+            if run in self.linear and not whole:
+                ups = [up for up in self.linear if same(up.reads[0], read.vectors)]
+                found = network(self.layer, ups, run)
+                if found is not None:
+                    up = tuple(self._below(first.path) for first in found.up)
+                    down = self._below(run.path)
+                    return Feed(up, found.act, down, norm, branch_norm, scale, found.fused), read.order
+        for (run, scale), read in product(self._making(given, behind is not None), entering):
+            if run.path and same(run.reads[0], read.vectors) and gives_alone(run, read.vectors):
+                return Network(self._below(run.path), self._path(read.norm), branch_norm, scale), read.order
+        if not entering:
+            raise Misfit(reasons.scaled(self.x, self.branch, self.later) or reasons.NO_NORM)
         off = reasons.scaled(self.x, self.branch, self.later)
-        raise Misfit(off or reasons.no_network(made, given, self.later, bool(downs)))
+        raise Misfit(off or reasons.no_network(made, given, self.later))
 
-    def _kind(self, attend: Attend, feed: Feed) -> NormKind:
+    def _making(self, given: Tensor, normed: bool) -> list[tuple[Run, Scale]]:
+        """The runs that give these vectors, the outermost first, with what their output is multiplied by."""
+        own = [run for run in self.runs if run is not self.out]
+        plain: list[tuple[Run, Scale]] = [(run, None) for run in own if same(run.gives[0], given)]
+        if plain or normed:
+            return plain
+        scales = [(run, factor(self.layer.module, run.gives[0], given)[0]) for run in own]
+        return [(run, scale) for run, scale in scales if scale is not None]
+
+    def _kind(self, attend: Attend, feed: Feed | Network) -> NormKind:
         """What all norms of the spec are. Raises Misfit where they differ."""
         named = (attend.norm, attend.branch_norm, feed.norm, feed.branch_norm)
         kinds = [kind for run, kind in self.norms if self._path(run) in named]

@@ -83,10 +83,21 @@ def _callables(name: str, value: Any) -> Iterator[tuple[str, Act]]:
 
 
 def _tried(act: Act, t: Tensor) -> Tensor | None:
-    """What a callable makes of a tensor; None: nothing of its shape, or it takes none."""
+    """What a callable makes of a tensor; None: nothing of its shape."""
+    made = _called(act, t)
+    return made if isinstance(made, Tensor) and made.shape == t.shape and made.is_floating_point() else None
+
+
+def gives_alone(run: Run, vectors: Tensor) -> bool:
+    """Whether a module gives what it gave for these vectors and nothing beside them."""
+    made = _called(run.module, vectors.reshape(1, -1, vectors.shape[-1]))
+    return same(made[0] if isinstance(made, tuple) else made, run.gives[0])
+
+
+def _called(act: Act, t: Tensor) -> Any:
+    """What a callable makes of a tensor; None where it takes none."""
     try:
         with torch.no_grad():
-            made = act(t.clone())
-    except Exception:  # it is no activation: whatever it says
+            return act(t.clone())
+    except Exception:  # it is no function of one tensor: whatever it says
         return None
-    return made if isinstance(made, Tensor) and made.shape == t.shape and made.is_floating_point() else None

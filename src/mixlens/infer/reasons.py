@@ -9,7 +9,6 @@ from mixlens.infer.traced import Run
 from mixlens.infer.values import multiple, norm_kind, same
 
 ALONE = "attention alone: no feed-forward network in the layer"
-OPAQUE = "opaque FFN"
 NO_NORM = "no norm in front of the feed-forward network"
 NO_SUM = "no norm reads the sum of the layer's input and attention's output"
 TWO_STREAMS = "an encoder-decoder: two streams of tokens, with cross attention between them"
@@ -45,24 +44,22 @@ def scaled(x: Tensor, branch: Tensor, later: list[Run]) -> str | None:
     for t in read:
         factor = multiple(branch, t.reshape(x.shape) - x)
         if factor is not None:
-            return f"layer scale: attention's output times a {factor} before the residual sum"
+            return f"layer scale: attention's output times a {factor} that the layer does not hold"
         if _weighted(x, branch, t):
             return "a weighted residual sum"
     return None
 
 
-def no_network(made: Tensor, given: Tensor, later: list[Run], last_map: bool) -> str:
-    """Why no network of the form down(act(up)) adds `made`; `given`: the same before a norm of the branch.
-
-    `last_map`: whether a linear map gives it.
-    """
-    if last_map:
-        return f"{OPAQUE}: not down(act(up(x)))"
+def no_network(made: Tensor, given: Tensor, later: list[Run]) -> str:
+    """Why no module maps each token's vector to what is added; `given`: the same before a norm of the branch."""
     for run in reversed(later):
-        if same(run.gives[0], given):
-            return f"{OPAQUE} ({type(run.module).__name__}): not down(act(up(x))), such as a mixture of experts"
+        if same(run.gives[0], given) and any(True for _ in run.module.parameters()):
+            return (
+                f"a feed-forward network in pieces: {type(run.module).__name__} gives what is added, and no module that a "
+                "spec could name maps a norm's output to it"
+            )
     if any(multiple(run.gives[0], made) for run in later):
-        return "layer scale: the feed-forward network's output times a factor before the residual sum"
+        return "layer scale: the feed-forward network's output times a factor that the layer does not hold"
     return "no module gives what is added behind attention (several networks, or a residual sum of another form)"
 
 

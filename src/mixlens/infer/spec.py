@@ -35,10 +35,11 @@ def layers_of(twin: Twin) -> list[Parts]:
     seen = _pass(twin)
     if not seen.attended:
         raise Misfit(reasons.NOT_HANDED)
-    layers = [_layer(seen, attended) for attended in seen.attended]
-    if any(layer.spec != layers[0].spec for layer in layers):
-        raise Misfit("layers of different kinds")
-    return layers
+    for whole in (False, True):  # layers that differ in their networks' maps alone: networks as they are
+        layers = [_layer(seen, attended, whole) for attended in seen.attended]
+        if all(layer.spec == layers[0].spec for layer in layers):
+            return layers
+    raise Misfit("layers of different kinds")
 
 
 def _pass(twin: Twin) -> Traced:
@@ -50,7 +51,7 @@ def _pass(twin: Twin) -> Traced:
         raise Misfit(f"{reasons.NOT_HANDED} ({type(error).__name__})") from error
 
 
-def _layer(seen: Traced, attended: Attended) -> Parts:
+def _layer(seen: Traced, attended: Attended, whole: bool) -> Parts:
     """The innermost run that holds an attention call and is a layer. Raises Misfit, with what the outermost lacks."""
     reason = ""
     for run in seen.around(attended.when):
@@ -59,7 +60,7 @@ def _layer(seen: Traced, attended: Attended) -> Parts:
             reason = reason or f"{calls} attention calls in one layer"
             break
         try:
-            return parts(seen, run, attended)
+            return parts(seen, run, attended, whole)
         except Misfit as misfit:
             if not (reason and str(misfit) == reasons.ALONE):
                 reason = str(misfit)

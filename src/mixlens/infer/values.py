@@ -27,9 +27,25 @@ def multiple(a: Tensor, b: Tensor) -> Literal["number", "vector"] | None:
     if a.numel() != b.numel() or a.shape[-1] != b.shape[-1]:
         return None
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+    if bool(b.abs().max() <= NEAR * a.abs().max()):
+        return None
     if same(a * ((a * b).sum() / a.pow(2).sum().clamp_min(1e-30)), b):
         return "number"
     return "vector" if same(a * ((a * b).sum(0) / a.pow(2).sum(0).clamp_min(1e-30)), b) else None
+
+
+def factor(module: nn.Module, a: Tensor, b: Tensor) -> tuple[str | None, Tensor | float]:
+    """What a module holds that b is a times: the name of a number or the path of a vector, and its numbers."""
+    how = multiple(a, b)
+    a = a.reshape(b.shape) if how is not None else a
+    if how == "number":
+        for name, value in vars(module).items():
+            if isinstance(value, float) and not name.startswith("_") and same(a * value, b):
+                return name, value
+    for path, vector in module.named_parameters() if how is not None else ():
+        if vector.shape == a.shape[-1:] and same(a * vector, b):
+            return path, vector.detach()
+    return None, 1.0
 
 
 @dataclass(frozen=True)

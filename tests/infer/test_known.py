@@ -15,7 +15,7 @@ from models.mutations import mutations, refused
 from oracles import methods
 
 # One for each feature: post-LN with maps to q, k, v; positions by ids, by the mask; parallel; norms of branches and
-# 1 + w; an attention without a norm in front, and fused gates; a factor before the sum; no norm in front of the network;
+# 1 + w; an attention without a norm in front, and fused gates; a factor before the sum; no norm in front of a network;
 # a network as a whole.
 QUICK = ("bert", "roberta", "opt-post", "gpt_neox", "gemma2", "modernbert", "granite", "olmo2", "mixtral")
 KNOWN = [

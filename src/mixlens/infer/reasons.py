@@ -55,8 +55,8 @@ def no_network(made: Tensor, given: Tensor, later: list[Run]) -> str:
     for run in reversed(later):
         if same(run.gives[0], given) and any(True for _ in run.module.parameters()):
             return (
-                f"a feed-forward network in pieces: {type(run.module).__name__} gives what is added, and no module that a "
-                "spec could name maps a norm's output to it"
+                f"a feed-forward network in pieces: {type(run.module).__name__} gives what is added, and no module "
+                "maps a norm's output to it"
             )
     if any(multiple(run.gives[0], made) for run in later):
         return "layer scale: the feed-forward network's output times a factor that the layer does not hold"
@@ -65,6 +65,6 @@ def no_network(made: Tensor, given: Tensor, later: list[Run]) -> str:
 
 def _weighted(x: Tensor, branch: Tensor, t: Tensor) -> bool:
     """Whether t is p x + q branch."""
-    both = torch.stack([x.flatten(), branch.flatten()], 1)
-    solution = torch.linalg.lstsq(both, t.flatten()[:, None]).solution
+    both = torch.stack([x.flatten(), branch.flatten()], 1).double()
+    solution = torch.linalg.lstsq(both, t.flatten()[:, None].double()).solution
     return same((both @ solution).reshape(1, -1), t.reshape(1, -1)) and bool(solution.abs().min() > 1e-3)

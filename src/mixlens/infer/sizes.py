@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,10 +98,12 @@ def _shrunk(given: Mapping[str, Any], size: Size) -> dict[str, Any]:
             made = _number(key, value, size, heads, len(kept))
             if made is not None and made != value:
                 new[key] = made
+        elif isinstance(value, Mapping) and value and all(str(k).isdigit() and int(k) < depth for k in value):
+            new[key] = {kept.index(int(k)): v for k, v in value.items() if int(k) in kept}
         elif value is None and not size.only_depth and key in _WORKED_OUT:
             new[key] = size.head if key == "head_dim" else 4
-        elif isinstance(value, Mapping) and "mrope_section" in value and not size.only_depth:
-            new[key] = {**value, "mrope_section": _shared_out(value["mrope_section"], size.head // 2)}
+        elif isinstance(value, Mapping) and key.startswith("rope_") and not size.only_depth:
+            new[key] = _rotary(value, size.head, given.get("partial_rotary_factor"))
     return new
 
 
@@ -132,9 +134,17 @@ def _number(key: str, value: int, size: Size, heads: Any, layers: int) -> int | 
     return None
 
 
-def _shared_out(section: Sequence[int], total: int) -> list[int]:
-    """The parts of a rotary embedding in their proportions, for fewer dimensions."""
-    return [max(1, part * total // sum(section)) for part in section]
+def _rotary(rope: Mapping[str, Any], head: int, partial: float | None) -> dict[str, Any]:
+    """A rotary embedding's settings for narrower heads: what lists a number a dimension, or shares them out."""
+    new = dict(rope)
+    half = int(head * (partial or rope.get("partial_rotary_factor") or 1)) // 2
+    for key in ("short_factor", "long_factor"):
+        if isinstance(rope.get(key), (list, tuple)):
+            new[key] = list(rope[key])[:half]
+    if "mrope_section" in rope:
+        section = rope["mrope_section"]
+        new["mrope_section"] = [max(1, part * (head // 2) // sum(section)) for part in section]
+    return new
 
 
 def _kinds(given: Mapping[str, Any], depth: int, layers: int) -> list[int]:

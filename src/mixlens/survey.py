@@ -30,6 +30,11 @@ _TASKS = (
 )
 # Where a class's defaults are no model that anybody has.
 _SETTINGS: dict[str, dict[str, Any]] = {
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_shared_experts": 1, "topk_group": 1, "n_group": 1},
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "topk_group": 1, "n_group": 1},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
 }

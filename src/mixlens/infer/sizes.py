@@ -56,7 +56,7 @@ _SMALL = {
     _EXPERTS: 4,
     _CHOSEN: 2,
 }
-_VOCABULARY = r"(?!type_).*vocab_size$|^n_tokens$"
+_VOCABULARY = r"(?!type_).*vocab_size$|^n_tokens$|^vocab_size_per_layer_input$"
 _POSITIONS = r".*(max_position_embeddings|n_positions|max_seq_len|n_ctx|max_sequence_length)$"
 _DENSE_FIRST = r"^first_k_dense_replace$|^num_dense_layers$"
 _TOKEN = r".*(token_id|token_index)$"

@@ -32,7 +32,7 @@ def pairs(causal: bool = False) -> list[object]:
         pytest.param(name, method, marks=() if name in QUICK else pytest.mark.slow)
         for name, family in families.FAMILIES.items()
         for method, facts in MIXING.items()
-        if order(name) in facts.orders and (family.causal or not causal)
+        if facts.defined(spec_for(families.config_of(name))) and (family.causal or not causal)
     ]
 
 

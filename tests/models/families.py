@@ -53,6 +53,7 @@ _OPT = {
     "pad_token_id": PAD,
 }
 
+_FALCON = {**{k: v for k, v in _SIZES.items() if k != "intermediate_size"}, "ffn_hidden_size": 44, "bias": True}
 _ENCODER = {"base": "Model", "sequence": "ForSequenceClassification", "masked": "ForMaskedLM"}
 _ENCODER = {**_ENCODER, "token": "ForTokenClassification"}
 _DECODER = {"base": "Model", "sequence": "ForSequenceClassification", "causal": "ForCausalLM"}
@@ -84,6 +85,9 @@ def _decoder(model_type: str, prefix: str, base: Mapping[str, Any], attention: s
 
 
 _SHIFTED = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 42}
+
+# Parts of these are computed in float32 whatever the model's type: laws to a float64's precision say nothing of them.
+SINGLE = ("deberta", "bloom", "gpt_neo", "mpt")
 
 FAMILIES: dict[str, Family] = {
     "bert": _encoder("bert", "Bert", layer_norm_eps=1e-3),
@@ -174,6 +178,26 @@ FAMILIES: dict[str, Family] = {
         num_experts_per_tok=2,
         sliding_window=3,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
+    "mpnet": Family("mpnet", "MPNet", {**_SIZES, **_SHIFTED}, attention="eager"),
+    "deberta-v2": Family(
+        "deberta-v2",
+        "DebertaV2",
+        {
+            **_SIZES,
+            "relative_attention": True,
+            "pos_att_type": ["c2p", "p2c"],
+            "position_buckets": 8,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "position_biased_input": False,
+            "type_vocab_size": 0,
+        },
+        attention="eager",
+    ),
+    "falcon": _decoder("falcon", "Falcon", _FALCON, new_decoder_architecture=True, num_kv_heads=2),
+    "falcon-sequential": _decoder(
+        "falcon", "Falcon", _FALCON, attention="eager", alibi=True, parallel_attn=False, multi_query=False
     ),
     "modernbert": Family(
         "modernbert",

@@ -13,7 +13,8 @@ from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, Uns
 # embeddings, caps), parts above or below the layers, names, token ids, training and generation.
 _SIZES = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
 type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim
-word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner"""
+word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner
+num_layers num_heads d_model max_seq_len expansion_ratio ffn_hidden_size"""
 _READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon
 rms_norm_eps
 norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters
@@ -22,7 +23,10 @@ attn_logit_softcapping scale_attn_weights scale_attn_by_inverse_layer_idx reorde
 use_bidirectional_attention is_decoder use_parallel_residual do_layer_norm_before sinusoidal_pos_embds
 pretraining_tp chunk_size_feed_forward residual_multiplier attention_multiplier embedding_multiplier logits_scaling
 num_local_experts num_experts num_experts_per_tok experts_per_token moe_intermediate_size decoder_sparse_step
-mlp_only_layers norm_topk_prob swiglu_limit"""
+mlp_only_layers norm_topk_prob swiglu_limit relative_attention relative_attention_num_buckets pos_att_type
+position_buckets share_att_key norm_rel_ebd max_relative_positions position_biased_input alibi attention_types
+attention_layers window_size num_kv_heads multi_query new_decoder_architecture parallel_attn num_ln_in_parallel_attn
+bias attn_config pooler_hidden_size pooler_dropout pooler_hidden_act"""
 _ELSEWHERE = """_name_or_path architectures dtype id2label label2id model_type output_attentions output_hidden_states
 problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping
 _remove_final_layer_norm classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias

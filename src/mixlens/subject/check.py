@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mixlens.architectures import Spec, base_model, layer_count, layer_modules
 from mixlens.capture.offload import let_go
@@ -72,9 +73,16 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
     inputs = probe_inputs(model, spec)
     checks: list[LayerCheck] = []
     limit, causal = 0.0, False
+    last: Tensor | None = None
 
     def look(seen: LayerPass) -> None:
-        nonlocal limit, causal
+        nonlocal limit, causal, last
+        if last is not None and not torch.equal(seen.x.to(last.device), last):
+            raise SelfCheckFailed(
+                f"expected layer {seen.index} of {name} ({model.config.model_type}) to read what layer "
+                f"{seen.index - 1} gave, it reads something else; a part of the model between them has no rule here"
+            )
+        last = seen.y
         block = Block(spec, seen)
         if not bool(torch.isfinite(block.y).all()):
             raise not_finite(model, f"layer {seen.index}")

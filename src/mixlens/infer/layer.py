@@ -50,7 +50,7 @@ class LayerView:
     """One run of a layer with one attention call: x its input, y its output, `branch` what attention adds to x."""
 
     def __init__(self, seen: Traced, layer: Run, attended: Attended) -> None:
-        self.layer, self.attended = layer, attended
+        self.layer, self.attended, self.seam = layer, attended, seen.seam
         self.runs = [run for run in seen.within(layer) if run.reads and run.gives]
         self.linear = [run for run in self.runs if is_linear(run.module, run.reads[0])]
         self.out = self._out()
@@ -142,7 +142,8 @@ class LayerView:
             entering += [Entering(run.gives[0], run, "parallel") for run in self.reading(self.x)]
             feed, order = self._network(self.y - total, [*entering, Entering(total, None, "pre")], whole)
         kind = self._kind(attend, feed)
-        return Parts(self.layer, Spec("", (attend, feed), order, kind.kind, bool(kind.one_plus)), self._reads_input())
+        spec = Spec("", (attend, feed), order, kind.kind, bool(kind.one_plus), self.seam)
+        return Parts(self.layer, spec, self._reads_input())
 
     def _qkv(self) -> tuple[str, str, str] | None:
         """The linear maps from the layer's input to query, key and value, where there are such."""

@@ -12,7 +12,7 @@ ALONE = "attention alone: no feed-forward network in the layer"
 NO_NORM = "no norm in front of the feed-forward network"
 NO_SUM = "no norm reads the sum of the layer's input and attention's output"
 TWO_STREAMS = "an encoder-decoder: two streams of tokens, with cross attention between them"
-NOT_HANDED = "its attention is not handed to transformers' attention interface"
+NOT_SEEN = "its attention is seen neither at transformers' attention interface nor at a softmax"
 
 
 class Misfit(Exception):

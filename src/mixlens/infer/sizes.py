@@ -26,7 +26,7 @@ class Size:
 SIZES = (
     Size(),
     Size(vocabulary=1024, network=128, heads=False),
-    Size(hidden=128, network=128, head=32, vocabulary=1024),
+    Size(hidden=256, network=256, head=64, vocabulary=1024),
     Size(layers=10**6),
     Size(only_depth=True, vocabulary=1024),
 )

@@ -13,7 +13,7 @@ from mixlens.infer import reasons
 from mixlens.infer.layer import Parts, parts
 from mixlens.infer.positions import positions_of
 from mixlens.infer.reasons import Misfit
-from mixlens.infer.traced import Attended, Run, Traced, traced
+from mixlens.infer.traced import Attended, Run, Seam, Traced, traced
 from mixlens.infer.twin import Twin
 
 
@@ -26,15 +26,13 @@ def spec_of(twin: Twin) -> Spec:
         first.spec,
         layers=list_of(twin.model, layers),
         bare=bare and len(layers) > 1,
-        positions=positions_of(twin),
+        positions=positions_of(twin, first.layer.path),
     )
 
 
 def layers_of(twin: Twin) -> list[Parts]:
     """The parts of the layers in the order of their runs, alike in all of them. Raises Misfit."""
     seen = _pass(twin)
-    if not seen.attended:
-        raise Misfit(reasons.NOT_HANDED)
     for whole in (False, True):  # layers that differ in their networks' maps alone: networks as they are
         layers = [_layer(seen, attended, whole) for attended in seen.attended]
         if all(layer.spec == layers[0].spec for layer in layers):
@@ -43,12 +41,18 @@ def layers_of(twin: Twin) -> list[Parts]:
 
 
 def _pass(twin: Twin) -> Traced:
-    try:
-        return traced(twin.model, twin.inputs)
-    except MixlensError as error:
-        raise Misfit(str(error).partition(";")[0]) from error
-    except Exception as error:  # a model that computes its attention itself may not take the interface's masks
-        raise Misfit(f"{reasons.NOT_HANDED} ({type(error).__name__})") from error
+    """A pass in which attention is seen: at the interface, else at the softmax. Raises Misfit."""
+    seams: tuple[Seam, ...] = ("interface", "softmax")
+    for seam in seams:
+        try:
+            seen = traced(twin.model, twin.inputs, seam)
+        except MixlensError as error:
+            raise Misfit(str(error).partition(";")[0]) from error
+        except Exception:  # a model that computes its attention itself may not take the interface's masks
+            continue
+        if seen.attended:
+            return seen
+    raise Misfit(reasons.NOT_SEEN)
 
 
 def _layer(seen: Traced, attended: Attended, whole: bool) -> Parts:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.shadow import shadow
+from mixlens.capture.softmax import PLAIN, watch_softmax
+
+Seam: TypeAlias = Literal["interface", "softmax"]
 
 
 @dataclass(eq=False)
@@ -40,6 +43,7 @@ class Attended:
 class Traced:
     """A pass: every run of a module in the order in which they began, and every call of the attention interface."""
 
+    seam: Seam = "interface"
     runs: list[Run] = field(default_factory=list)
     attended: list[Attended] = field(default_factory=list)
     clock: int = 0
@@ -64,11 +68,13 @@ class Traced:
 
 
 @torch.no_grad()
-def traced(model: Any, inputs: Mapping[str, Any]) -> Traced:
-    """A pass over `inputs` on a shadow of the model."""
-    twin, seen, handles = shadow(model, NAME), Traced(), []
+def traced(model: Any, inputs: Mapping[str, Any], seam: Seam = "interface") -> Traced:
+    """A pass over `inputs` on a shadow of the model, whose attention is seen at a seam."""
+    twin, seen, handles = shadow(model, NAME if seam == "interface" else PLAIN), Traced(seam), []
     for path, module in twin.named_modules():
         module.__dict__[RECORDER] = partial(_attend, seen, path)
+        if seam == "softmax" and path and any(True for _ in module.children()):
+            _watch(module)
         handles.append(module.register_forward_pre_hook(partial(_begin, seen, path), with_kwargs=True))
         handles.append(module.register_forward_hook(partial(_end, seen)))
     twin(**inputs)
@@ -88,7 +94,22 @@ def _end(seen: Traced, module: nn.Module, args: Any, out: Any) -> None:
     run.gives, run.end = _floats(out), seen.tick()
 
 
+def _watch(module: nn.Module) -> None:
+    """The seam at the softmax, on every module that is handed hidden states: which one attends is not known yet."""
+    plain = module.forward
+    watch_softmax(module)
+    watched = module.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        states = any(isinstance(t, Tensor) and t.ndim == 3 for t in (*args, *kwargs.values()))
+        return (watched if states else plain)(*args, **kwargs)
+
+    module.forward = forward
+
+
 def _attend(seen: Traced, path: str, call: Call) -> None:
+    if seen.seam == "softmax" and seen.open[-1].path != path:
+        return  # modules around the one that attends see it as well
     core = call.output().transpose(1, 2).flatten(2)
     seen.attended.append(Attended(path, call, core, seen.tick()))
 

@@ -55,9 +55,11 @@ def _built(kind: Any, config: Any) -> Any:
     if count > LARGEST:
         raise ValueError(f"{count:,} numbers in its smallest model")
     config._attn_implementation_internal = "eager"
-    config._experts_implementation_internal = "eager"  # the others know no float64
     with torch.random.fork_rng(devices=[]):
         model = kind(config).double().eval()
+    for module in model.modules():
+        if hasattr(module, "config"):
+            module.config._experts_implementation_internal = "eager"  # the others know no float64
     randomize(model)
     return model
 

@@ -39,9 +39,10 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "topk_group": 1, "n_group": 1},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
 }
-_HEAD = """What a type needs: attention that is seen at transformers' attention interface or at its softmax, layers of one
-kind in one list, in each one attention and one feed-forward network (`down(act(up(x)))`, gated or not, or a module that
-maps each token alone, such as a mixture of experts), joined as post-LN, pre-LN or parallel layers are. [How a spec is found](architecture.md#specs).
+_HEAD = """What a type needs: attention that is seen at transformers' attention interface or at its softmax, layers of
+one kind in one list, in each one attention and one feed-forward network (`down(act(up(x)))`, gated or not, or a module
+that maps each token alone, such as a mixture of experts), joined as post-LN, pre-LN or parallel layers are
+([how a spec is found](architecture.md#specs)).
 
 Where none is found and you know one, say it; it is checked like any other:
 
@@ -165,10 +166,10 @@ def page(found: Sequence[Known]) -> str:
     lines = [
         "# Model types",
         "",
-        f"Of {len(found)} model types for texts (alone, or with pictures beside them) in transformers {transformers}, "
+        f"Of {len(found)} model types for texts (alone, or pictures beside them) in transformers {transformers}, "
         f"mixlens {__version__} explains **{total}**: {counts['hand-written']} by a spec in its table, "
-        f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. `mixlens architectures "
-        "--markdown docs/architectures.md` writes this: it builds a small random model of each type's default "
+        f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. "
+        "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each type's default "
         "configuration, finds its spec and runs the self-check on it, on token ids alone. A configuration of yours may "
         "differ: `mixlens check FOLDER` says what holds of it.",
         "",

@@ -56,7 +56,7 @@ def test_types_are_listed_with_status_and_reason():
         {
             "model_type": "mamba",
             "status": "refused",
-            "reason": "its attention is not handed to transformers' attention interface",
+            "reason": "its attention is seen neither at transformers' attention interface nor at a softmax",
             "order": None,
         },
     ]
@@ -75,7 +75,7 @@ def test_all_types_for_texts_are_asked_about(monkeypatch):
     told = []
     survey(progress=lambda done, total: told.append((done, total)))
     assert asked == text_types()
-    assert {"bert", "gpt2", "t5", "mamba"} < set(asked)
+    assert {"bert", "gpt2", "t5", "mamba", "llava"} < set(asked)
     assert "vit" not in asked
     assert told[-1] == (len(asked) - 1, len(asked))
 

@@ -166,7 +166,7 @@ FAMILIES: dict[str, Family] = {
         _LLAMA,
         num_experts=4,
         num_experts_per_tok=2,
-        moe_intermediate_size=22,
+        moe_intermediate_size=24,
         mlp_only_layers=[1],
     ),
     "gpt_oss": _decoder(

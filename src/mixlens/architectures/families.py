@@ -165,8 +165,9 @@ FALCON = Spec(
 
 def falcon(config: Any) -> Spec:
     """Parallel sub-blocks of one norm or of two, or one behind the other."""
-    norm = "ln_mlp" if config.new_decoder_architecture and config.num_ln_in_parallel_attn != 1 else "input_layernorm"
-    sequential = not (config.parallel_attn or config.new_decoder_architecture)
+    new = getattr(config, "new_decoder_architecture", False)
+    norm = "ln_mlp" if new and config.num_ln_in_parallel_attn != 1 else "input_layernorm"
+    sequential = not (config.parallel_attn or new)
     feed = replace(FALCON.feed, norm="post_attention_layernorm" if sequential else norm)
     return replace(FALCON, chain=(FALCON.attend, feed), order="pre" if sequential else "parallel")
 

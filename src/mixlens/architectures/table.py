@@ -43,6 +43,7 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
 CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
     "gpt_neox": ("use_parallel_residual", (True, False)),
     "opt": ("do_layer_norm_before", (True, False)),
+    "falcon": ("parallel_attn", (True, False)),
 }
 
 

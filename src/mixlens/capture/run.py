@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from mixlens.architectures import Attend, Spec, base_model, layer_modules, submodule
-from mixlens.capture.attention import RECORDER, Call
+from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow
-from mixlens.capture.softmax import implementation_of, watch_softmax
+from mixlens.capture.softmax import PLAIN, watch_softmax
 from mixlens.errors import SelfCheckFailed
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # how a module was called
@@ -109,7 +109,7 @@ class Recorder:
         self, model: Any, inputs: Mapping[str, Any], reading: Reading, prepare: Callable[[Any], None] | None = None
     ) -> Any:
         """One pass on a shadow of the model, and its output. Raises SelfCheckFailed when no layer runs."""
-        twin = shadow(model, implementation_of(self.spec))
+        twin = shadow(model, NAME if self.spec.seam == "interface" else PLAIN)
         if prepare is not None:
             prepare(twin)
         self.attach(twin)

@@ -14,16 +14,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mixlens.architectures import Spec
-from mixlens.capture.attention import NAME, RECORDER, Call, repeat_heads
+from mixlens.capture.attention import RECORDER, Call, repeat_heads
 
 PLAIN = "eager"  # what such models run as: with another name they get a mask of another form, or fuse the softmax away
 _PRODUCTS = frozenset(("matmul", "bmm", "__matmul__"))
-
-
-def implementation_of(spec: Spec) -> str:
-    """The attention implementation that a shadow runs with, so that its attention is seen."""
-    return NAME if spec.seam == "interface" else PLAIN
 
 
 def watch_softmax(attention: torch.nn.Module) -> None:

@@ -14,16 +14,21 @@ import mixlens
 from mixlens import errors
 
 NAMES = [
+    "Attend",
     "Attribution",
     "Comparison",
     "Example",
+    "Feed",
     "LayerMaps",
     "Lens",
+    "Network",
+    "Spec",
     "Table",
     "Target",
     "Trace",
     "Words",
     "__version__",
+    "architectures",
     "errors",
     "evaluate",
     "load",

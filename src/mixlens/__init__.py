@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Any
 from mixlens.version import __version__
 
 if TYPE_CHECKING:
+    from mixlens.architectures import Attend as Attend
+    from mixlens.architectures import Feed as Feed
+    from mixlens.architectures import Network as Network
+    from mixlens.architectures import Spec as Spec
     from mixlens.capture.given import Words as Words
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "load": "lens",
+    "Spec": "architectures",
+    "Attend": "architectures",
+    "Feed": "architectures",
+    "Network": "architectures",
     "Lens": "lens",
     "LayerMaps": "results",
     "Attribution": "results",
@@ -53,16 +61,21 @@ _HOME = {
     "planted": "tasks.planted",
 }
 __all__ = [
+    "Attend",
     "Attribution",
     "Comparison",
     "Example",
+    "Feed",
     "LayerMaps",
     "Lens",
+    "Network",
+    "Spec",
     "Table",
     "Target",
     "Trace",
     "Words",
     "__version__",
+    "architectures",
     "errors",
     "evaluate",
     "load",
@@ -77,6 +90,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("mixlens.errors")
+    if name == "architectures":  # a package, which is called
+        return import_module("mixlens.architectures")
     if name in _HOME:
         return getattr(import_module(f"mixlens.{_HOME[name]}"), name)
     raise AttributeError(f"module 'mixlens' has no attribute {name!r}")

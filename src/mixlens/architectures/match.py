@@ -63,7 +63,7 @@ def base_model(model: Any) -> Any:
     """The part without heads (`model.bert`, `model.transformer` ...), whatever a class of one's own calls it."""
     base = model.base_model
     config: Any = type(model.config)
-    kind = _base_class(config) if base is model else None
+    kind = base_class(config) if base is model else None
     if kind is None or isinstance(model, kind):
         return base
     inside = [module for module in model.modules() if isinstance(module, kind)]
@@ -71,11 +71,12 @@ def base_model(model: Any) -> Any:
 
 
 @cache
-def _base_class(config: Any) -> Any:
-    """transformers' class without heads for a class of configurations."""
+def base_class(config: Any) -> Any:
+    """transformers' class without heads for a class of configurations; None: it has none."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    return MODEL_MAPPING.get(config, None)
+    found = MODEL_MAPPING.get(config, None)
+    return found[0] if isinstance(found, tuple) else found
 
 
 def submodule(module: Any, path: str) -> Any:
@@ -108,12 +109,18 @@ def spec_for(config: Any) -> Spec:
     return family(config)
 
 
-def check_config(config: Any) -> None:
-    """Every key that differs from its class's default must be handled. Raises UnsupportedConfig."""
-    mine, default = config.to_dict(), type(config)().to_dict()
-    for key, value in mine.items():
+def check_gone(config: Any) -> None:
+    """No key that changed the mathematics once and is no longer read may be set. Raises UnsupportedConfig."""
+    for key, value in config.to_dict().items():
         if key in GONE and value != GONE[key] and not _floats(key, value):
             raise _unsupported(config, key, value, GONE[key])
+
+
+def check_config(config: Any) -> None:
+    """Every key that differs from its class's default must be handled. Raises UnsupportedConfig."""
+    check_gone(config)
+    mine, default = config.to_dict(), type(config)().to_dict()
+    for key, value in mine.items():
         # Keys that the class does not know cannot change what it computes.
         if key in default and key not in HANDLED and value != default[key]:
             raise _unsupported(config, key, value, default[key])

@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, reproducing, running, tracing
+from mixlens.cli import evaluating, reproducing, running, surveying, tracing
 from mixlens.cli.arguments import (
     Csv,
     Debug,
@@ -250,6 +250,7 @@ def map_(
 app.command()(tracing.trace)
 app.command()(evaluating.evaluate)
 app.command()(reproducing.reproduce)
+app.command()(surveying.architectures)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from mixlens.version import __version__
 
 if TYPE_CHECKING:
     from mixlens.capture.given import Words as Words
+    from mixlens.dataset.explain_data import explain_data as explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
+    from mixlens.results import Explained as Explained
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import Trace as Trace
     from mixlens.results import read as read
@@ -43,6 +45,8 @@ _HOME = {
     "Trace": "results",
     "Target": "target",
     "Comparison": "results",
+    "Explained": "results",
+    "explain_data": "dataset.explain_data",
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",
@@ -56,6 +60,7 @@ __all__ = [
     "Attribution",
     "Comparison",
     "Example",
+    "Explained",
     "LayerMaps",
     "Lens",
     "Table",
@@ -65,6 +70,7 @@ __all__ = [
     "__version__",
     "errors",
     "evaluate",
+    "explain_data",
     "load",
     "measures",
     "methods",

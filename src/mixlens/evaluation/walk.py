@@ -22,6 +22,7 @@ from mixlens.tasks import Example, Source, Task, digest, example
 from mixlens.trace.prompt import read_prompt
 
 Numbered = Sequence[tuple[int, Any]]  # rows of a data set with their numbers
+_NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 
 
@@ -127,10 +128,7 @@ def read_rows(
     return good, bad
 
 
-def refuse_columns(good: Sequence[Any], bad: Sequence[Record]) -> None:
-    """Raises DataError where no row has the column that is read: that is the call's own fault."""
-    if not good and all((record.error or "").startswith(_NO_COLUMN) for record in bad):
-        raise DataError((bad[0].error or "").removeprefix("DataError: "))
-
-
-_NO_COLUMN = ("DataError: expected a column", "DataError: expected a value in")
+def refuse_columns(read: int, errors: Sequence[str]) -> None:
+    """Raises DataError where no row was read, for want of a column: that is the call's own fault."""
+    if not read and all(error.startswith(_NO_COLUMN) for error in errors):
+        raise DataError(errors[0].removeprefix("DataError: "))

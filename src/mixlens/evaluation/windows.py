@@ -40,7 +40,7 @@ def run(
             continue
         good, bad = read_rows(setting.lens, window.rows, kind, mask, truncate)
         if first:
-            refuse_columns(good, bad)
+            refuse_columns(len(good), [record.error or "" for record in bad])
         examples = [row for _, row in window.rows if isinstance(row, Example)] or [parsed for _, parsed, _ in good]
         refuse_traced(setting.lens, setting.design, setting.target, examples)
         if first and not any(isinstance(row, Example) for _, row in window.rows):  # (those hold what they hold)

@@ -18,7 +18,7 @@ from mixlens.version import __version__
 
 if TYPE_CHECKING:
     from mixlens.capture.given import Words as Words
-    from mixlens.dataset.explain_data import explain_data as explain_data
+    from mixlens.dataset.explain import explain_data as explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
@@ -46,7 +46,7 @@ _HOME = {
     "Target": "target",
     "Comparison": "results",
     "Explained": "results",
-    "explain_data": "dataset.explain_data",
+    "explain_data": "dataset.explain",
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",

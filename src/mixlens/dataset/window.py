@@ -19,7 +19,7 @@ from mixlens.results.shards import failed_row, row_of
 from mixlens.subject.head import Head
 from mixlens.tasks import Example, Task
 from mixlens.tasks.classes import gold
-from mixlens.tasks.fields import column_of
+from mixlens.tasks.fields import Fields, column_of
 
 Read = tuple[int, Example, Tokens]
 TOGETHER = 256  # texts in one call: the results of so many live beside each other
@@ -124,15 +124,14 @@ def plain(value: Any) -> Any:
 
 
 def _unread(record: Record, row: Any, task: Task) -> dict[str, Any]:
-    """A row that could not be read; with its text, where that stands alone."""
-    data = {} if isinstance(row, Exception) else other_columns_or_none(row, task)
-    text = row if isinstance(row, (str, tuple)) else getattr(row, "text", None)
-    return failed_row(record.number, record.id, text, getattr(row, "label", None), data, record.error or "")
-
-
-def other_columns_or_none(row: Any, task: Task) -> dict[str, Any]:
-    """The other columns of a row in which even columns may be at fault."""
+    """A row that could not be read: with its text, where that stands alone, and its id and other columns, if any."""
+    data: dict[str, Any] = {}
+    id: Any = None
     try:
-        return other_columns(row, task)
-    except DataError:
-        return {}
+        data = other_columns(row, task)
+        id = Fields(row, task.names).find("id") if isinstance(row, Mapping) else None
+    except DataError:  # even its columns are at fault
+        pass
+    text = row if isinstance(row, (str, tuple)) else getattr(row, "text", None)
+    label = getattr(row, "label", None)
+    return failed_row(record.number, record.id if id is None else str(id), text, label, data, record.error or "")

@@ -212,7 +212,7 @@ class Explained:
             if by in columns:
                 return
         raise UnknownOption(
-            f"expected by= a column of the data that is no text, got {shown(by)}{did_you_mean(by, columns)}"
+            f"expected by= a column of numbers, flags or short texts, got {shown(by)}{did_you_mean(by, columns)}"
         )
 
     def frame(self) -> pandas.DataFrame:

@@ -77,7 +77,7 @@ class WordTable(Tabled, Sequence[WordScore]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """A row a word as plain data."""
-        return [{name: value for name, value in asdict(row).items() if name in self._columns} for row in self.rows]
+        return [{name: values[name] for name in self._columns} for values in map(asdict, self.rows)]
 
     def to_frame(self) -> pandas.DataFrame:
         """The rows of `to_dicts` as a table. Needs the extra `pandas`. Raises MissingExtra."""

@@ -87,6 +87,7 @@ def page(explained: Explained, path: PathLike | None, *, top: int, by: str | Non
         signed=signed,
         legend=html.legend(colors.Scale(1.0, signed)),
         counts=_counts(counts, explained.manifest["classes"]),
+        labelled=_labelled(counts, explained.manifest["classes"]),
         histogram=_histogram(counts.bins),
         classes=[
             {
@@ -159,7 +160,7 @@ def _heading(explained: Explained) -> str:
 
 def _counts(counts: Counts, classes: Sequence[str]) -> list[dict[str, Any]]:
     total = sum(counts.texts.values())
-    agree = counts.labels <= set(classes)  # else labels and classes are of two kinds
+    labelled = _labelled(counts, classes)
     return [
         {
             "name": _name(name),
@@ -168,10 +169,15 @@ def _counts(counts: Counts, classes: Sequence[str]) -> list[dict[str, Any]]:
             "probability": spelling.probability(counts.probability[name] / counts.known[name])
             if counts.known[name]
             else "-",
-            "right": f"{counts.right[name]} of {counts.labelled[name]}" if agree and counts.labelled[name] else "-",
+            "right": f"{counts.right[name]} of {counts.labelled[name]}" if labelled and counts.labelled[name] else "-",
         }
         for name, texts in counts.texts.most_common(_CLASSES)
     ]
+
+
+def _labelled(counts: Counts, classes: Sequence[str]) -> bool:
+    """Whether there are gold labels, and they are classes of the model."""
+    return bool(counts.labels) and counts.labels <= set(classes)
 
 
 def _histogram(bins: Sequence[int]) -> dict[str, Any] | None:

@@ -173,7 +173,8 @@ def _every_text(
         show(explained)
         if failures:
             first = failures[0]
-            note(f"{len(failures)} rows could not be explained, the first (row {first.row}): {first.error}")
+            rows = f"{len(failures)} row{'s' * (len(failures) != 1)}"
+            note(f"{rows} could not be explained, the first (row {first.row}): {first.error}")
         note(f"wrote {len(explained.parts)} Parquet file{'s' * (len(explained.parts) != 1)} and summary.html in {out}")
 
 

@@ -67,7 +67,8 @@ def _encoder(model_type: str, prefix: str, **settings: Any) -> Family:
 
 
 def _decoder(model_type: str, prefix: str, base: Mapping[str, Any], attention: str = "sdpa", **settings: Any) -> Family:
-    return Family(model_type, prefix, {**base, **settings}, _DECODER, attention)
+    heads = {head: ending for head, ending in _DECODER.items() if hasattr(transformers, prefix + ending)}
+    return Family(model_type, prefix, {**base, **settings}, heads, attention)
 
 
 _SHIFTED = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 42}
@@ -132,6 +133,36 @@ FAMILIES: dict[str, Family] = {
         query_pre_attn_scalar=13,
         attention_bias=True,
     ),
+    "granite": _decoder(
+        "granite",
+        "Granite",
+        _LLAMA,
+        attention_multiplier=0.21,
+        residual_multiplier=0.6,
+        embedding_multiplier=3.0,
+        logits_scaling=2.0,
+    ),
+    "olmo2": _decoder("olmo2", "Olmo2", {k: v for k, v in _LLAMA.items() if k != "head_dim"}),
+    "mixtral": _decoder("mixtral", "Mixtral", _LLAMA, num_local_experts=3, num_experts_per_tok=2),
+    "qwen3_moe": _decoder(
+        "qwen3_moe",
+        "Qwen3Moe",
+        _LLAMA,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=22,
+        mlp_only_layers=[1],
+    ),
+    "gpt_oss": _decoder(
+        "gpt_oss",
+        "GptOss",
+        _LLAMA,
+        attention="eager",  # sdpa knows no sinks
+        num_local_experts=3,
+        num_experts_per_tok=2,
+        sliding_window=3,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
     "modernbert": Family(
         "modernbert",
         "ModernBert",
@@ -171,11 +202,12 @@ def make(
     """A fresh model in eval mode. `exact`: norms that round to float32 whatever the dtype do so no longer."""
     family = FAMILIES[name]
     cls = getattr(transformers, family.prefix + family.heads[head])
+    config = config_of(name, **settings)
+    if dtype == torch.float64:
+        config._experts_implementation = "eager"  # grouped products of experts know no float64
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = cls._from_config(
-            config_of(name, **settings), attn_implementation=attention or family.attention, dtype=torch.float64
-        )
+        model = cls._from_config(config, attn_implementation=attention or family.attention, dtype=torch.float64)
         randomize(model)
     if exact and dtype == torch.float64:
         exact_norms(model)

@@ -10,13 +10,14 @@ from mixlens.architectures.sizes import (
     shares_layers,
     takes_positions,
 )
-from mixlens.architectures.spec import Attend, Feed, Spec
+from mixlens.architectures.spec import Attend, Feed, Network, Spec
 from mixlens.architectures.table import SPECS, variants
 
 __all__ = [
     "SPECS",
     "Attend",
     "Feed",
+    "Network",
     "Spec",
     "accepts",
     "base_model",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mixlens.architectures.spec import Attend, Feed, Spec
+from mixlens.architectures.spec import Attend, Feed, Network, Spec
 
 BERT = Spec(
     layers="encoder.layer",
@@ -102,6 +102,18 @@ GEMMA2 = replace(
     ),
     one_plus=True,
 )
+
+MIXTURE = replace(LLAMA, chain=(LLAMA.attend, Network("mlp", norm="post_attention_layernorm")))
+
+OLMO2 = replace(
+    LLAMA,
+    chain=(
+        replace(LLAMA.attend, branch_norm="post_attention_layernorm"),
+        replace(LLAMA.feed, norm=None, branch_norm="post_feedforward_layernorm"),
+    ),
+)
+
+GRANITE = replace(LLAMA, chain=tuple(replace(part, scale="residual_multiplier") for part in (LLAMA.attend, LLAMA.feed)))
 
 MODERNBERT = Spec(
     layers="layers",

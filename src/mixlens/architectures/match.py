@@ -20,7 +20,9 @@ norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_af
 sliding_window use_sliding_window max_window_layers layer_types local_attention query_pre_attn_scalar
 attn_logit_softcapping scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn
 use_bidirectional_attention is_decoder use_parallel_residual do_layer_norm_before sinusoidal_pos_embds
-pretraining_tp chunk_size_feed_forward"""
+pretraining_tp chunk_size_feed_forward residual_multiplier attention_multiplier embedding_multiplier logits_scaling
+num_local_experts num_experts num_experts_per_tok experts_per_token moe_intermediate_size decoder_sparse_step
+mlp_only_layers norm_topk_prob swiglu_limit"""
 _ELSEWHERE = """_name_or_path architectures dtype id2label label2id model_type output_attentions output_hidden_states
 problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping
 _remove_final_layer_norm classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias
@@ -29,7 +31,7 @@ summary_first_dropout summary_proj_to_labels pad_token_id bos_token_id eos_token
 sparse_prediction sparse_pred_ignore_index deterministic_flash_attn"""
 _TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
 seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range
-init_std initializer_cutoff_factor"""
+init_std initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits"""
 HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
 
 # Keys that today's classes no longer read although old checkpoints carry them: the model would be another one.

@@ -22,9 +22,34 @@ def shares_layers(spec: Spec) -> bool:
 
 
 def ffn_width(model: Any, spec: Spec) -> int:
-    """Hidden activations of one token in the widest feed-forward network, gates not counted."""
+    """Hidden activations of one token in the widest feed-forward network, gates not counted.
+
+    Of networks that are known as a whole the outputs of all their linear maps, of stacked experts those of each that a
+    token is sent to.
+    """
     layers = layer_modules(base_model(model), spec)
-    return max(_reads(submodule(layer, feed.down)) for layer in layers for feed in spec.feeds)
+    known = [_reads(submodule(layer, feed.down)) for layer in layers for feed in spec.feeds]
+    chosen = _experts_a_token(model.config)
+    return max(known + [_made(submodule(layer, part.module), chosen) for layer in layers for part in spec.networks])
+
+
+def _made(network: Any, chosen: int | None) -> int:
+    """The numbers that a network's matrices give of one token, at most."""
+    width = 0
+    for weight in network.parameters():
+        if weight.ndim == 2:
+            width += len(weight)
+        elif weight.ndim == 3:  # one matrix an expert
+            width += max(weight.shape[1:]) * min(len(weight), chosen or len(weight))
+    return width
+
+
+def _experts_a_token(config: Any) -> int | None:
+    """How many experts a router sends a token to; None where the configuration does not say."""
+    for name in ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts"):
+        if isinstance(number := getattr(config, name, None), int):
+            return number
+    return None
 
 
 def _reads(linear: Any) -> int:
@@ -60,6 +85,8 @@ def position_limit(model: Any) -> int | None:
 
 
 def fuses_attention(model: Any) -> bool:
-    """Whether attention is what torch's fused kernels compute: no soft cap on its logits, no bias added to them."""
-    config = base_model(model).config
-    return not (getattr(config, "attn_logit_softcapping", None) or hasattr(config, "relative_attention_num_buckets"))
+    """Whether attention is what torch's fused kernels compute: no soft cap on its logits, no bias, no sinks."""
+    base = base_model(model)
+    if getattr(base.config, "attn_logit_softcapping", None) or hasattr(base.config, "relative_attention_num_buckets"):
+        return False
+    return not any(name.endswith(".sinks") for name, _ in base.named_parameters())

@@ -25,6 +25,11 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "qwen2": lambda config: families.LLAMA,
     "qwen3": lambda config: families.LLAMA,
     "gemma2": lambda config: families.GEMMA2,
+    "granite": lambda config: families.GRANITE,
+    "mixtral": lambda config: families.MIXTURE,
+    "qwen3_moe": lambda config: families.MIXTURE,
+    "gpt_oss": lambda config: families.MIXTURE,
+    "olmo2": lambda config: families.OLMO2,
     "modernbert": lambda config: families.MODERNBERT,
 }
 

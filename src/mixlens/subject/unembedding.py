@@ -7,7 +7,7 @@ output is what the vocabulary's map reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -28,17 +28,22 @@ TIMES_EPS = 50  # as in the self-check
 
 @dataclass(frozen=True, eq=False)
 class Unembedding:
-    """logits = cap(matrix N(x) + bias), N the final norm. `cap`: what logits are held below by a tanh (Gemma 2)."""
+    """logits = factor (matrix N(x) + bias), N the final norm.
+
+    `cap`: what logits are held below by a tanh (Gemma 2). `factor`: what they are multiplied by, where there is no cap
+    (Granite, Cohere).
+    """
 
     norm: Frozen | None
     matrix: Float[Tensor, "vocabulary dim"]
     bias: Float[Tensor, " vocabulary"] | None = None
     cap: float | None = None
+    factor: float = 1.0
 
     def logits(self, normed: Float[Tensor, "row dim"]) -> Float[Tensor, "row vocabulary"]:
         """The logits of vectors behind the final norm, in at least float32."""
         raw = widened(torch.nn.functional.linear(normed, self.matrix, self.bias))
-        return raw if self.cap is None else torch.tanh(raw / self.cap) * self.cap
+        return raw * self.factor if self.cap is None else torch.tanh(raw / self.cap) * self.cap
 
     def combined(self, weights: Float[Tensor, "row vocabulary"]) -> Float[Tensor, "row dim"]:
         """sum_w weights_w U_w for each row: what the matrix' rows are together."""
@@ -48,8 +53,8 @@ class Unembedding:
         return out
 
     def slope(self, logits: Tensor) -> Tensor:
-        """What a logit gains where the number under its cap gains 1."""
-        return torch.ones_like(logits) if self.cap is None else 1 - (logits / self.cap).pow(2)
+        """What a logit gains where the matrix' number gains 1."""
+        return torch.full_like(logits, self.factor) if self.cap is None else 1 - (logits / self.cap).pow(2)
 
     def directions(self, last: Float[Tensor, "row dim"], wanted: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
         """u with u . x = wanted . N(x) but for N's bias, at the last layer's vectors; the norm's scale frozen there."""
@@ -86,11 +91,16 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
     cap = getattr(base_model(model).config, "final_logit_softcapping", None)
     # the twin's, which has brought in what the model's own keeps elsewhere
     unembedding = Unembedding(norm, vocabulary.weight, vocabulary.bias, None if not cap else float(cap))
+    if not cap:
+        raw = unembedding.logits(read[0]).double()
+        factor = float((raw * logits[0]).sum() / raw.square().sum())  # least squares
+        if not abs(factor - 1) <= TIMES_EPS * torch.finfo(model.dtype).eps:
+            unembedding = replace(unembedding, factor=factor)
     if _near(unembedding.logits(read[0]), logits[0], model.dtype):
         return unembedding
     raise Undefined(
         f"expected the logits of {type(model).__name__} to be its vocabulary's map of the last norm, they are "
-        "something else (a multiplier?); use saliency, or another method of gradients"
+        "something else; use saliency, or another method of gradients"
     )
 
 

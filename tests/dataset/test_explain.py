@@ -102,6 +102,12 @@ def test_a_frame_has_a_row_a_text_and_the_data_s_columns(explained: mixlens.Expl
     assert np.allclose(frame["probability"], [text.probability for text in explained])
 
 
+def test_columns_alone(explained: mixlens.Explained) -> None:
+    assert list(explained.columns("id", "data"))[1] == {"id": "t1", "data": {"stars": 1}}
+    with pytest.raises(UnknownOption, match="no column 'target_label'; did you mean 'target'"):
+        next(explained.columns("target_label"))
+
+
 def test_words_are_means_over_texts(explained: mixlens.Explained) -> None:
     """Against loops; `measure.vocabulary` has the rest."""
     table = explained.words(least=1)

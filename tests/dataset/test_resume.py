@@ -187,3 +187,13 @@ def test_the_record_of_the_run(lens: mixlens.Lens, tmp_path: Path) -> None:
         ("part-000002.parquet", 2, 0),
     ]
     assert (tmp_path / "summary.html").is_file()
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_texts(tiny_bert_folder: Path) -> None:
+    words = [sys.executable, str(Path(__file__).with_name("flat.py")), str(tiny_bert_folder)]
+    out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    mib = {line.split()[0]: [float(number) for number in line.split()[1:]] for line in out.splitlines()}
+    assert len(mib["flat"]) == 4
+    assert mib["flat"][-1] - mib["flat"][0] < 2  # 384 texts more
+    assert mib["leak"][-1] - mib["leak"][0] > 5  # (20 kB a text kept would be seen)

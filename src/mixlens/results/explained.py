@@ -133,6 +133,19 @@ class Explained:
             if row["error"] is None:
                 yield _text(row)
 
+    def columns(self, *names: str) -> Iterator[dict[str, Any]]:
+        """The explained texts as plain data of these columns of the files alone, which takes less than all of a text.
+
+        Raises UnknownOption.
+        """
+        for name in names:
+            if name not in shards.COLUMNS:
+                raise UnknownOption(f"no column {shown(name)}{did_you_mean(name, shards.COLUMNS)}")
+        for row in self._rows((*dict.fromkeys(names), *(("error",) if "error" not in names else ()))):
+            if row["error"] is None:
+                parsed = {"data": shards.data_of(row)} if "data" in names else {}
+                yield {name: row[name] for name in names} | parsed
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """The rows that could not be explained."""

@@ -47,21 +47,23 @@ class Counts:
 def counts_of(explained: Explained, by: str | None) -> Counts:
     """One pass over the texts."""
     counts = Counts()
-    for text in explained:
-        counts.texts[text.target] += 1
-        counts.first.setdefault(text.target, text.row)
+    names = ("row", "target", "probability", "label", *(() if by is None else ("data",)))
+    for text in explained.columns(*names):
+        target, label, p = text["target"], text["label"], text["probability"]
+        counts.texts[target] += 1
+        counts.first.setdefault(target, text["row"])
         if by is not None:
-            value = text.data.get(by)
+            value = text["data"].get(by)
             counts.values["none" if value is None else str(value)] += 1
-        if text.label is not None:
-            counts.labelled[text.target] += 1
-            counts.right[text.target] += text.label == text.target
+        if label is not None:
+            counts.labelled[target] += 1
+            counts.right[target] += label == target
             if len(counts.labels) < _LABELS:
-                counts.labels.add(text.label)
-        if text.probability is not None:
-            counts.known[text.target] += 1
-            counts.probability[text.target] = counts.probability.get(text.target, 0.0) + text.probability
-            counts.bins[min(int(text.probability * _BINS), _BINS - 1)] += 1
+                counts.labels.add(label)
+        if p is not None:
+            counts.known[target] += 1
+            counts.probability[target] = counts.probability.get(target, 0.0) + p
+            counts.bins[min(int(p * _BINS), _BINS - 1)] += 1
     return counts
 
 

@@ -90,6 +90,9 @@ class Explained(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def columns(self, *names: str) -> Iterator[dict[str, Any]]:
+        """The texts as plain data of these columns alone."""
+
     def attributions(self, rows: Sequence[int]) -> Mapping[int, Attribution]:
         """The Attributions of texts by the numbers of their rows."""
 

@@ -36,9 +36,10 @@ def measured(lens: mixlens.Lens, name: str) -> None:
     seen: dict[int, float] = {}
 
     def progress(done: int, total: int | None) -> None:
-        if done and done % (ROWS // QUARTERS) == 0 and done not in seen:
+        quarter = done * QUARTERS // ROWS
+        if quarter and quarter not in seen:
             gc.collect()
-            seen[done] = resident()
+            seen[quarter] = resident()
 
     mixlens.explain_data(lens, texts(), "alti", progress=progress)
     print(name, *(f"{mib:.1f}" for mib in seen.values()), flush=True)

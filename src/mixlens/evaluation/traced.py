@@ -31,6 +31,7 @@ from mixlens.trace.calls import resolved, trace
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_room
+from mixlens.trace.sources import in_this
 
 GENERATED = 64  # tokens, where an example has no answer of its own
 
@@ -57,14 +58,17 @@ class TracedItem(Item):
         return joined(self.tokens, self.reply)
 
 
-def items(lens: Lens, examples: Sequence[tuple[int, Example, Tokens]]) -> list[Item | Failure]:
+def items(
+    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], exclude: Sequence[str] = ()
+) -> list[Item | Failure]:
     """Each example with its answer, given or generated."""
     subject = lens.subject
-    return [each(partial(_items, subject, number, example), 1)[0] for number, example, _ in examples]
+    return [each(partial(_items, subject, number, example, exclude), 1)[0] for number, example, _ in examples]
 
 
-def _items(subject: Subject, number: int, example: Example, members: list[int]) -> list[Item]:
+def _items(subject: Subject, number: int, example: Example, exclude: Sequence[str], members: list[int]) -> list[Item]:
     prompt = read_prompt(subject, example.prompt, example.documents)
+    left_out = in_this(prompt.tokens, exclude)
     reply = (
         generated(subject, prompt.tokens, GENERATED, {})
         if example.answer is None
@@ -78,7 +82,7 @@ def _items(subject: Subject, number: int, example: Example, members: list[int]) 
     read = Reading(first - 1, first - 1, True, Target(reply.ids[0]))
     log_p = log_probability_of(answers, logits)
     facts: Any = {"wrong": _wrong(answers, logits), "units": _units(prompt.tokens, example, prompt.documents)}
-    known: Any = {"reply": reply, "answers": answers, "named": prompt.documents}
+    known: Any = {"reply": reply, "answers": answers, "named": prompt.documents, "exclude": left_out}
     return [TracedItem(number, example, prompt.tokens, read, answers[0], log_p, **facts, **known)]
 
 
@@ -160,6 +164,7 @@ def _scores(
     example = item.example
     given = example.answer if example.answer is not None else list(item.reply.ids)
     settings: dict[str, Any] = {"foil": example.foil, "documents": example.documents, "options": job.options}
+    settings["exclude"] = item.exclude
     traced = trace(subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **settings)
     return [{None: traced.scores[:, : len(item.tokens)].detach().cpu().double().sum(0).numpy()}]
 

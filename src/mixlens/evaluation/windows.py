@@ -16,7 +16,7 @@ from mixlens.errors import DataError, RunChanged
 from mixlens.evaluation.chunk import records
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.log import END, Log, Mark, Record
-from mixlens.evaluation.refusals import refuse_fields, refuse_traced
+from mixlens.evaluation.refusals import refuse_exclude, refuse_fields, refuse_traced
 from mixlens.evaluation.scored import Read, Setting
 from mixlens.lens import Lens
 from mixlens.progress import OpenProgress
@@ -62,6 +62,8 @@ def run(
             raise DataError((bad[0].error or "").removeprefix("DataError: "))  # of no row: the call's own fault
         examples = [row for _, row in numbered if isinstance(row, Example)] or [parsed for _, parsed, _ in good]
         refuse_traced(setting.lens, setting.design, setting.target, examples)
+        if window == 0:
+            refuse_exclude(setting.exclude, [tokens for _, _, tokens in good])
         if window == 0 and not any(isinstance(row, Example) for _, row in numbered):  # (those hold what they hold)
             refuse_fields(kind, [y.measure for y in setting.design.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]

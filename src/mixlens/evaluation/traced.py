@@ -16,7 +16,7 @@ from torch import Tensor
 from mixlens.answer import Answer, Reading
 from mixlens.attribute.removal import ELSEWHERE, TOKENS, log_probability
 from mixlens.attribute.variants import Variant
-from mixlens.capture.joined import joined
+from mixlens.capture.joined import joined, predicting
 from mixlens.capture.text import Tokens
 from mixlens.evaluation.design import Job
 from mixlens.evaluation.explain import Failure, Item, Scores, each
@@ -77,7 +77,7 @@ def _items(subject: Subject, number: int, example: Example, exclude: Sequence[st
     first = len(prompt.tokens)
     require_room(subject, first, len(reply))
     others = foils(subject, example.foil, reply)
-    logits = row_logits(subject, joined(prompt.tokens, reply), [first + t - 1 for t in range(len(reply))])
+    logits = row_logits(subject, joined(prompt.tokens, reply), predicting(first, len(reply)))
     answers = tuple(resolved(subject, logits, reply, others, first))
     read = Reading(first - 1, first - 1, True, Target(reply.ids[0]))
     log_p = log_probability_of(answers, logits)
@@ -185,7 +185,7 @@ def left(subject: Subject, texts: Sequence[tuple[TracedItem, Variant | None]], b
         sizes = partial(size_of, batch_size, budget)
         for batch in subject.batches([v.tokens for _, _, v in there], sizes) if there else ():
             variants = [there[k] for k in batch.members]
-            rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in variants]
+            rows = [predicting(v.at + 1, len(item.reply)) for _, item, v in variants]
             for (i, item, _), logits in zip(variants, logits_at(subject, batch.inputs, rows), strict=True):
                 out[i] = log_probability_of(item.answers, logits)
     return out

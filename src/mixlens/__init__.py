@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mixlens.architectures import Network as Network
     from mixlens.architectures import Spec as Spec
     from mixlens.capture.given import Words as Words
+    from mixlens.dataset.explain import explain_data as explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
+    from mixlens.results import Explained as Explained
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import Trace as Trace
     from mixlens.results import read as read
@@ -51,6 +53,8 @@ _HOME = {
     "Trace": "results",
     "Target": "target",
     "Comparison": "results",
+    "Explained": "results",
+    "explain_data": "dataset.explain",
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",
@@ -65,6 +69,7 @@ __all__ = [
     "Attribution",
     "Comparison",
     "Example",
+    "Explained",
     "Feed",
     "LayerMaps",
     "Lens",
@@ -78,6 +83,7 @@ __all__ = [
     "architectures",
     "errors",
     "evaluate",
+    "explain_data",
     "load",
     "measures",
     "methods",

@@ -121,11 +121,11 @@ def test_every_mutation_is_refused(name, dtype):
 
 
 def test_unknown_architecture():
-    from transformers import BloomConfig, BloomModel
+    from transformers import MambaConfig, MambaModel
 
-    model = BloomModel(BloomConfig(vocab_size=9, hidden_size=8, n_layer=1, n_head=2))
+    model = MambaModel(MambaConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, state_size=4))
     with pytest.raises(
-        UnknownArchitecture, match=r"a spec \(albert, .*\) .*, got 'bloom': its attention is not handed to"
+        UnknownArchitecture, match=r"a spec \(albert, .*\) .*, got 'mamba': its attention is seen neither"
     ):
         mixlens.load(model)
 

@@ -202,7 +202,7 @@ def test_layers_are_counted_as_they_run(name):
 def test_the_width_of_a_network_is_read_off_its_modules(name):
     model = families.model(name)
     # whatever the configuration calls it; of experts both matrices of the two that a token is sent to, and the router
-    widths = {"mixtral": 2 * (88 + 44) + 3, "gpt_oss": 2 * (88 + 44) + 3 * 3, "qwen3_moe": 2 * (48 + 32) + 4}
+    widths = {"mixtral": 2 * (96 + 48) + 3, "gpt_oss": 2 * (96 + 48) + 3 * 3, "qwen3_moe": 2 * (48 + 32) + 4}
     assert ffn_width(model, spec_for(model.config)) == widths.get(name, 44)
 
 

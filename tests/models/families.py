@@ -158,7 +158,7 @@ FAMILIES: dict[str, Family] = {
         logits_scaling=2.0,
     ),
     "olmo2": _decoder("olmo2", "Olmo2", {k: v for k, v in _LLAMA.items() if k != "head_dim"}),
-    "mixtral": _decoder("mixtral", "Mixtral", _LLAMA, num_local_experts=3, num_experts_per_tok=2),
+    "mixtral": _decoder("mixtral", "Mixtral", _LLAMA, intermediate_size=48, num_local_experts=3, num_experts_per_tok=2),
     "qwen3_moe": _decoder(
         "qwen3_moe",
         "Qwen3Moe",
@@ -173,6 +173,7 @@ FAMILIES: dict[str, Family] = {
         "GptOss",
         _LLAMA,
         attention="eager",  # sdpa knows no sinks
+        intermediate_size=48,  # grouped products of experts need multiples of 16 bytes
         num_local_experts=3,
         num_experts_per_tok=2,
         sliding_window=3,

@@ -31,7 +31,7 @@ from hypothesis import settings
 
 settings.register_profile("mixlens", deadline=None)  # a busy machine is no fault of a test
 settings.load_profile("mixlens")
-torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, torch.get_num_threads()))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,11 +14,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import indent
 
 import pytest
+
+from forking import Forking
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("src", "tests", "docs", "experiments", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
@@ -84,13 +87,10 @@ def with_row(page: str, name: str, row: str) -> str:
     return page[:end] + row + page[end:]
 
 
-def run(root: Path, *words: str) -> None:
-    """A command in the copy, which imports the copy's package."""
-    env = {**os.environ, "PYTHONPATH": str(root / "src")}
-    for name in [name for name in env if name.startswith("PYTEST_")]:
-        del env[name]
-    done = subprocess.run([sys.executable, *words], cwd=root, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Forking]:
+    with Forking() as process:
+        yield process
 
 
 @pytest.fixture
@@ -123,14 +123,13 @@ def test_an_entry_goes_where_it_says() -> None:
     assert with_row(page, "tasks", "| `c` | d |\n").endswith("| `a` | b |\n| `c` | d |\n\nmore\n")
 
 
-def added(root: Path, title: str) -> list[str]:
-    """Put a section's blocks where they say, sorted and formatted as the page asks; the Python files among them."""
+def added(root: Path, title: str) -> None:
+    """Put a section's blocks where they say, sorted and formatted as the page asks."""
     places = [place(root, code) for _, code in SECTIONS[title] if PLACE.match(code)]
     python = [str(path) for path in dict.fromkeys(places) if path.suffix == ".py"]
     if find_spec("ruff"):
-        run(root, "-m", "ruff", "format", "-q", *python)
-        run(root, "-m", "ruff", "check", "-q", "--fix", *python)
-    return python
+        for words in (["format"], ["check", "--fix"]):
+            subprocess.run([sys.executable, "-m", "ruff", *words, "-q", *python], cwd=root, check=True)
 
 
 def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
@@ -157,16 +156,28 @@ def test_what_has_no_tests_of_its_name_stands_on_the_page() -> None:
     assert set(re.findall(r"`(\w+)`", where)) - {"budget", "storage"} == rooms() - there
 
 
+def commands(title: str) -> list[list[str]]:
+    """What a section says to run, as words for Python."""
+    found = []
+    for line in (line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()):
+        program, *words = shlex.split(line)
+        # (a library that is there before pytest, and has a plugin, is none of ours)
+        quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+        found.append(
+            ["-m", "pytest", "-q", "-n", "0", "-x", *quiet, *words] if Path(program).name == "pytest" else words
+        )
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
-def test_a_section_is_all_that_it_takes(title: str, copy: Path) -> None:
+def test_a_section_is_all_that_it_takes(title: str, copy: Path, forking: Forking) -> None:
     """The blocks alone, and what the section says to run."""
-    commands = [line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()]
-    assert commands, "a section names the suites that guard what it adds"
+    assert commands(title), "a section names the suites that guard what it adds"
     added(copy, title)
-    for command in commands:
-        program, *words = shlex.split(command)
-        run(copy, *(["-m", "pytest", "-q", "-n", "0", "-x", *words] if Path(program).name == "pytest" else words))
+    for words in commands(title):
+        status, printed = forking.run(copy, *words)
+        assert status == 0, printed[-4000:]
 
 
 @pytest.mark.slow
@@ -174,4 +185,6 @@ def test_a_section_is_all_that_it_takes(title: str, copy: Path) -> None:
 def test_all_sections_together_are_well_typed(copy: Path) -> None:
     for title in SECTIONS:
         added(copy, title)
-    run(copy, "-m", "mypy")
+    env = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=copy, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

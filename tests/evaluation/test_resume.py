@@ -135,6 +135,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "random's seed": ({"options": {"random": {"seed": 1}}}, "methods.random.options.seed was 0, is 1"),
     "batch_size": ({"batch_size": 3}, "batch_size was 32, is 3"),
     "limit": ({"limit": 2}, "limit was null, is 2"),
+    "exclude": ({"exclude": "first"}, 'exclude was null, is ["first"]'),
     "layers": ({"layers": "each"}, 'layers was null, is "each"'),
     "task": ({"task": mixlens.task("classification", text="words")}, "task.fields.text"),
 }

@@ -156,6 +156,56 @@ def test_what_is_refused(lens: mixlens.Lens, tiny_bert_folder) -> None:
         assert says in errors[name]
 
 
+SYSTEM = [{"role": "system", "content": "w30 w31"}, {"role": "user", "content": PROMPT}]
+CHATS = (
+    Example("two", prompt=SYSTEM, answer="w6 w7", gold=(11,)),
+    Example("one", prompt=SYSTEM, answer="w6", gold=(11,)),
+    Example("user", prompt=SYSTEM[1:], answer="w9", gold=(6,)),
+)
+
+
+@pytest.mark.parametrize("method", ["alti", "grad_x_input"])
+def test_sources_left_out_are_those_of_the_trace(lens: mixlens.Lens, method: str) -> None:
+    """A chat without the role has nothing of it to leave out."""
+    names = ("first", "template", "system")
+    asked = (lens, CHATS, [method], [("gold", "gold_mass", {"wrong": True})])
+    table, whole = mixlens.evaluate(*asked, exclude=names), mixlens.evaluate(*asked)
+    for i, example in enumerate(CHATS):
+        kept = names if len(example.prompt) == 2 else names[:2]
+        trace = lens.trace(example.prompt, example.answer, method, exclude=kept)
+        scores = trace.scores[:, : len(trace.prompt)].double().sum(0).clamp_min(0)
+        expected = float(scores[trace.prompt.ids.index(9)] / scores.sum())
+        assert table.values("gold", method)[i] == pytest.approx(expected, abs=1e-12)
+    assert not np.allclose(table.values("gold", method), whole.values("gold", method))
+
+
+def test_sources_left_out_of_texts() -> None:
+    """0 before the rest is divided by its sum."""
+    bert = mixlens.load(families.make("bert", "sequence"), tokenizer())
+    rows = [Example("a", "w5 w6 w7", gold=("w6",))]
+    table = mixlens.evaluate(bert, rows, ["saliency"], ["gold_mass"], exclude="template")
+    scores = bert.attribute("w5 w6 w7", "saliency").scores[1:-1]
+    assert table.values("gold_mass", "saliency")[0] == pytest.approx(float(scores[1] / scores.sum()), abs=1e-12)
+    with pytest.raises(
+        UnknownOption, match=r"expected exclude='first', 'template' \(these texts are no chats\), got 'u'"
+    ):
+        mixlens.evaluate(bert, rows, ["saliency"], ["gold_mass"], exclude="u")
+    with pytest.raises(UnknownOption, match="exclude='first' would be ignored: no measure asked for looks at scores"):
+        mixlens.evaluate(bert, rows, (), ["anisotropy"], exclude="first")
+
+
+def test_a_prompt_of_which_nothing_is_left_fails_alone(lens: mixlens.Lens) -> None:
+    rows = [EXAMPLES[0], Example("none", prompt="w5", answer="w6", gold=(0,))]
+    lines = {e["id"]: e for e in mixlens.evaluate(lens, rows, ["alti"], ["mrr"], exclude="first").examples()}
+    assert "exclude=['first'] leaves no source of this example" in lines["none"]["error"]
+    assert "error" not in lines["a"]
+
+
+def test_a_role_that_no_chat_has(lens: mixlens.Lens) -> None:
+    with pytest.raises(UnknownOption, match=r"or a role of the chats \(system, user\), got 'tool'"):
+        mixlens.evaluate(lens, CHATS, ["alti"], ["mrr"], exclude=["tool"])
+
+
 def test_scores_of_a_text_may_have_gold_too() -> None:
     bert = mixlens.load(families.make("bert", "sequence"), tokenizer())
     table = mixlens.evaluate(bert, [Example("a", "w5 w6 w7", gold=("w6",))], ["saliency"], ["mrr"])

@@ -32,7 +32,7 @@ def pairs(causal: bool = False) -> list[object]:
         pytest.param(name, method, marks=() if name in QUICK else pytest.mark.slow)
         for name, family in families.FAMILIES.items()
         for method, facts in MIXING.items()
-        if order(name) in facts.orders and (family.causal or not causal)
+        if facts.defined(spec_for(families.config_of(name))) and (family.causal or not causal)
     ]
 
 
@@ -101,7 +101,11 @@ def test_facts_hold(name, method):
             assert (got.scores >= 0).all()
         if facts.rows_sum_to_one:
             sums = got.scores.sum(-1)
-            close(sums, (~(got.scores == 0).all(-1)).to(sums))  # a row of zeros stays one
+            whole = (~(got.scores == 0).all(-1)).to(sums)  # a row of zeros stays one
+            if name == "gpt_oss" and method in ("attention", "attention_fixed_res"):  # but for what the sinks take
+                assert (sums < whole - 1e-3).any() and (sums <= whole + 1e-12).all()
+            else:
+                close(sums, whole)
             assert (sums > 0).double().mean() > 0.9
         assert got.causal == (families.FAMILIES[name].causal and n > 1)
         if got.causal:
@@ -123,10 +127,12 @@ def test_appended_tokens_change_no_earlier_row(name, method):
 
 @everywhere
 def test_chunk_sizes_change_no_number(name, method, monkeypatch):
-    for size in (1, 3_000):  # one row or key at a time; a few, and fewer at the end
+    sizes = {1: 3, 3_000: 5}  # one row or key at a time; a few, and fewer at the end
+    whole = [alone(name, method, n).scores for n in sizes.values()]  # (before the sizes are others)
+    for (size, n), expected in zip(sizes.items(), whole, strict=True):
         for module, constant in chunk_sizes():
             monkeypatch.setattr(module, constant, size)
-        close(maps(name, method, families.text()[:5]), alone(name, method, 5).scores)
+        close(maps(name, method, families.text()[:n]), expected)
 
 
 def test_the_chunk_sizes_are_found():

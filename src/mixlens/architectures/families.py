@@ -125,6 +125,53 @@ MODERNBERT = Spec(
 )
 
 
+# Models that call no attention interface.
+DEBERTA = replace(BERT, chain=(replace(BERT.attend, qkv=None), BERT.feed), seam="softmax")
+
+MPNET = replace(
+    DEBERTA,
+    chain=(Attend("attention.attn", "attention.attn.o", norm="attention.LayerNorm"), BERT.feed),
+    positions="ids",
+)
+
+BLOOM = Spec(
+    layers="h",
+    chain=(
+        Attend("self_attention", "self_attention.dense"),
+        Feed(("mlp.dense_h_to_4h",), "mlp.gelu_impl", "mlp.dense_4h_to_h", norm="post_attention_layernorm"),
+    ),
+    seam="softmax",
+    positions="mask",
+)
+
+GPT_NEO = replace(GPT2, chain=(Attend("attn.attention", "attn.attention.out_proj"), GPT2.feed), seam="softmax")
+
+MPT = Spec(
+    layers="blocks",
+    chain=(Attend("attn", "attn.out_proj"), Feed(("ffn.up_proj",), "ffn.act", "ffn.down_proj", norm="norm_2")),
+    seam="softmax",
+)
+
+FALCON = Spec(
+    layers="h",
+    chain=(
+        Attend("self_attention", "self_attention.dense"),
+        Feed(("mlp.dense_h_to_4h",), "mlp.act", "mlp.dense_4h_to_h", norm="input_layernorm"),
+    ),
+    order="parallel",
+    seam="softmax",
+)
+
+
+def falcon(config: Any) -> Spec:
+    """Parallel sub-blocks of one norm or of two, or one behind the other."""
+    new = getattr(config, "new_decoder_architecture", False)
+    norm = "ln_mlp" if new and config.num_ln_in_parallel_attn != 1 else "input_layernorm"
+    sequential = not (config.parallel_attn or new)
+    feed = replace(FALCON.feed, norm="post_attention_layernorm" if sequential else norm)
+    return replace(FALCON, chain=(FALCON.attend, feed), order="pre" if sequential else "parallel")
+
+
 def gpt_neox(config: Any) -> Spec:
     """Parallel sub-blocks, or one behind the other."""
     return GPT_NEOX if config.use_parallel_residual else replace(GPT_NEOX, order="pre")

@@ -7,7 +7,6 @@ from typing import Any
 
 from mixlens.architectures.match import base_model, layer_modules, submodule
 from mixlens.architectures.spec import Spec
-from mixlens.architectures.table import SPECS
 
 
 def layer_count(model: Any, spec: Spec) -> int:
@@ -73,15 +72,13 @@ def takes_positions(model: Any) -> bool:
     return "position_ids" in accepts(model)
 
 
-def position_limit(model: Any) -> int | None:
+def position_limit(model: Any, spec: Spec) -> int | None:
     """The most tokens that the model has positions for; None where nothing says so."""
     config = model.config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if limit is None:
         return None
-    family = SPECS.get(config.model_type)
-    shifted = family is not None and family(config).positions == "ids"
-    return int(limit) - int(config.pad_token_id) - 1 if shifted else int(limit)
+    return int(limit) - int(config.pad_token_id) - 1 if spec.positions == "ids" else int(limit)
 
 
 def fuses_attention(model: Any) -> bool:

@@ -95,6 +95,7 @@ class Spec:
     order: Order = "pre"
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain of the norms is 1 + weight
+    seam: Literal["interface", "softmax"] = "interface"  # where attention is seen: many models call no interface
     bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
     positions: Positions = "all"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,25 +13,30 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer import Answer
+from mixlens.capture.joined import predicting
 from mixlens.capture.text import Tokens
+from mixlens.errors import Undefined
 from mixlens.progress import Progress
+from mixlens.subject import Subject
+from mixlens.subject.rows import row_logits
 from mixlens.target import Quantity
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Traced:
-    """What a method is asked of an answer behind its prompt in `tokens`, its first token at position `first`.
+    """What a method is asked of an answer of `count` tokens behind its prompt in `tokens`, the first at `first`.
 
-    Answer token t stands at position first + t and is predicted at row first + t - 1 (`rows`), where the model gives
-    `logits`; `answers`: what is explained there, by default the token itself. `documents`: name -> its tokens
-    [first, last) in the prompt.
+    Answer token t stands at position first + t and is predicted at row first + t - 1 (`rows`). `resolve`: the logits
+    there to what is explained, by default the tokens themselves. `documents`: name -> its tokens [first, last) in the
+    prompt.
     """
 
+    subject: Subject
     options: Mapping[str, Any]
     tokens: Tokens
     first: int
-    logits: Float[Tensor, "answer vocabulary"]
-    answers: Sequence[Answer]
+    count: int
+    resolve: Callable[[Tensor], list[Answer]]
     progress: Progress | None = None
     documents: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     batch_size: int = 32
@@ -37,7 +44,23 @@ class Traced:
     @property
     def rows(self) -> list[int]:
         """The rows that predict the answer's tokens."""
-        return [self.first + t - 1 for t in range(len(self.answers))]
+        return predicting(self.first, self.count)
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "answer vocabulary"]:
+        """What the model gives at these rows: of the method's own pass, where it told of one, else of another."""
+        return row_logits(self.subject, self.tokens, self.rows)
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """What is explained of each answer token."""
+        return self.resolve(self.logits)
+
+    @torch.no_grad()
+    def passed(self, normed: Float[Tensor, "answer dim"]) -> None:
+        """The method's own pass has run: the rows' vectors behind the final norm, of which the logits are made."""
+        with suppress(Undefined):
+            self.logits = self.subject.unembedding.logits(normed)
 
 
 def slopes(

@@ -43,9 +43,9 @@ class Call:
     softcap: float | None
     bias: Tensor | None
     causal: bool
-    sinks: Tensor | None = field(
-        default=None, kw_only=True
-    )  # (head,): one more logit each, of a key whose value is zero (gpt-oss)
+    given: bool = field(default=False, kw_only=True)  # q holds the logits themselves, k has no width
+    # (head,): one more logit each, of a key whose value is zero (gpt-oss)
+    sinks: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def groups(self) -> int:
@@ -68,8 +68,9 @@ class Call:
 
     def logits(self, rows: slice = slice(None)) -> Tensor:
         """The logits before the softmax, masked with the smallest finite number."""
-        q, k = widened(self.q[:, :, rows]) * self.scaling, repeat_heads(widened(self.k), self.groups)
-        s = q @ k.transpose(2, 3)
+        s = widened(self.q[:, :, rows])
+        if not self.given:
+            s = (s * self.scaling) @ repeat_heads(widened(self.k), self.groups).transpose(2, 3)
         if self.softcap is not None:
             s = self.capped(s, self.softcap)
         if self.bias is not None:
@@ -86,7 +87,8 @@ class Call:
     def output(self) -> Tensor:
         """What the heads read, (batch, head, row, width), as the model would compute it."""
         v = repeat_heads(self.v, self.groups)
-        if any(own is not None for own in (self.softcap, self.bias, self.sinks)):  # no fused kernel of torch's has them
+        # what no fused kernel of torch's has
+        if self.given or any(own is not None for own in (self.softcap, self.bias, self.sinks)):
             return torch.cat([self.weights(r).to(v.dtype) @ v for r in blocks(self.q.shape[2], 256)], 2)
         k = repeat_heads(self.k, self.groups)
         return F.scaled_dot_product_attention(

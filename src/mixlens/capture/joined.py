@@ -1,4 +1,4 @@
-"""A prompt and its answer as one stream, and a stream's first positions."""
+"""A prompt and its answer as one stream, the rows that predict the answer, and a stream's first positions."""
 
 from __future__ import annotations
 
@@ -72,3 +72,8 @@ def first(stream: Stream, count: int) -> Stream:
         inputs={name: row[:count] for name, row in stream.inputs.items()},
         roles=stream.roles and stream.roles[:count],
     )
+
+
+def predicting(first: int, count: int) -> list[int]:
+    """The rows where a causal model predicts `count` tokens, of which the first stands at position `first`."""
+    return list(range(first - 1, first - 1 + count))

@@ -6,7 +6,8 @@ plain forwards instead and brings weights into its own modules, so the user's st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,18 @@ def take_over(twins: Iterable[tuple[Any, Offloaded]]) -> None:
             attributes.pop(name, None)
         attributes[_RECORD] = record
         twin.register_forward_pre_hook(_bring, with_kwargs=True)
+
+
+@contextmanager
+def there(layer: nn.Module) -> Iterator[None]:
+    """The weights of a shadow's layer that has run, there once more meanwhile."""
+    for module in layer.modules():
+        if _RECORD in vars(module):
+            _bring(module, (), {})
+    try:
+        yield
+    finally:
+        let_go(layer)
 
 
 def let_go(layer: nn.Module) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, explaining, reproducing, running, tracing
+from mixlens.cli import evaluating, explaining, reproducing, running, surveying, tracing
 from mixlens.cli.arguments import (
     Csv,
     Debug,
@@ -202,6 +202,7 @@ def map_(
 app.command()(tracing.trace)
 app.command()(evaluating.evaluate)
 app.command()(reproducing.reproduce)
+app.command()(surveying.architectures)
 
 
 @app.command()

@@ -60,6 +60,10 @@ def evaluate(
         Path | None,
         typer.Option(metavar="DIR", parser=folder, help="Keep results here as they come, and go on from them."),
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHAT", help="Sources left out, repeatable: first, template, or a role of the chats."),
+    ] = None,
     batch_size: Annotated[int, typer.Option(metavar="N", min=1)] = 32,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Stay inside it: 2GB, 512MiB; default: what is free.")
@@ -129,6 +133,7 @@ def evaluate(
                 target=target,
                 limit=limit,
                 truncate=truncate,
+                exclude=exclude or (),
                 batch_size=batch_size,
                 memory=int(memory) if memory is not None and memory.isdecimal() else memory,
                 level=level,

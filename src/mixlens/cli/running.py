@@ -97,14 +97,14 @@ def load(model: str | None) -> Lens:
 def check(model: str | None) -> Check:
     """The self-check of a model, which `load` would refuse if it fails."""
     _quiet()
-    from mixlens.architectures import spec_for
+    from mixlens.infer import known
     from mixlens.inventory import supports
     from mixlens.loading import load_named
     from mixlens.subject.check import self_check
 
     loaded, _, name = load_named(model)
-    spec = spec_for(loaded.config)
-    return replace(self_check(loaded, spec, name), supports=supports(spec))
+    spec, origin = known(loaded)
+    return replace(self_check(loaded, spec, name), supports=supports(spec), origin=origin)
 
 
 def _quiet() -> None:

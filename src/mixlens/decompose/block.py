@@ -239,6 +239,11 @@ class Block:
         give what it gave, Undefined for layers of other sub-blocks than one attention and one network.
         """
         self.network()
+        if self.call.given:
+            raise Undefined(
+                f"the Jacobian of a layer needs its queries and keys, '{self.attend.attention}' hands over its logits "
+                "alone; use value_zeroing"
+            )
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
             call = attention_of(self.module, self.attend.attention, self.arguments, x)

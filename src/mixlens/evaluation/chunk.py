@@ -20,7 +20,7 @@ def records(setting: Setting, examples: Sequence[Read], tick: Tick) -> list[Reco
     if not setting.design.methods:
         lines = [Record(n, e.id, facts={"tokens": len(t), "label": e.label}) for n, e, t in examples]
         return _with_vectors(setting, examples, lines)
-    read = items(setting.lens, examples, setting.target, setting.batch_size)
+    read = items(setting.lens, examples, setting.target, setting.batch_size, setting.exclude)
     chunk = scored(setting, [item for item in read if isinstance(item, Item)], tick)
     evaluated = (_record(setting.design, chunk, at) for at in range(len(chunk.items)))
     lines = [

@@ -22,6 +22,7 @@ import numpy as np
 from mixlens.arguments import checked
 from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
+from mixlens.errors import UnknownOption
 from mixlens.evaluation.design import NULL, Entry, make
 from mixlens.evaluation.log import Log, finished
 from mixlens.evaluation.manifest import manifest
@@ -60,6 +61,7 @@ def evaluate(
     second: Lens | None = None,
     limit: int | None = None,
     truncate: bool = False,
+    exclude: str | Sequence[str] = (),
     batch_size: int = 32,
     memory: int | str | None = None,
     seed: int = 0,
@@ -78,10 +80,11 @@ def evaluate(
     `TASKS` or what `mixlens.task(...)` gives. `encoding`: of a text file; None: by its byte order mark, else UTF-8.
     `target`: what is explained, for all texts alike; "label" is each text's gold label, None the prediction. `layers`:
     "each" measures every layer's own map (or the gradient at its input) too, "upto" the aggregate up to it. `second`: a
-    lens on another model, for `consistency`. `memory`: bytes or "2GB" to stay inside; None: what is free as the run
-    begins, and batches are made for that however often the run goes on. `options`: method or measure -> its options.
-    `level`, `resamples`: of the bootstrap intervals. `progress`: True for a bar, or a function of (examples done, in
-    all or None), first of those that were there already.
+    lens on another model, for `consistency`. `exclude`: sources that every explanation leaves out before rows are
+    divided, as in `Lens.trace`: "first", "template", or roles of the chats that have them. `memory`: bytes or "2GB" to
+    stay inside; None: what is free as the run begins, and batches are made for that however often the run goes on.
+    `options`: method or measure -> its options. `level`, `resamples`: of the bootstrap intervals. `progress`: True for
+    a bar, or a function of (examples done, in all or None), first of those that were there already.
 
     An example that cannot be evaluated is counted and its error kept; the run goes on. Raises DataError, RunChanged
     (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError, MissingExtra.
@@ -111,7 +114,10 @@ def evaluate(
     refuse_target(lens, target, design)
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
-    setting = Setting(lens, design, target, batch_size, budget, second)
+    sources = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+    if sources and not design.methods:
+        raise UnknownOption(f"exclude={exclude!r} would be ignored: no measure asked for looks at scores")
+    setting = Setting(lens, design, target, batch_size, budget, second, sources)
     fixed = {} if memory is None else {"memory": budget}
     made_with = manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers, **fixed})
     folder = kept or _temporary()

@@ -22,6 +22,7 @@ from mixlens.subject.head import Head
 from mixlens.target import Target
 from mixlens.tasks import Example, token_mask
 from mixlens.tasks.classes import gold
+from mixlens.trace.sources import excluded, in_this
 
 Scores = Mapping[int | None, NDArray[np.float64]]  # layer (None: the whole model) -> (token,)
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class Item:
     log_p: float
     wrong: bool = False  # an answer that is given, and the model answers otherwise
     units: NDArray[np.int_] | None = None  # (token,): see `Case`
+    exclude: tuple[str, ...] = ()  # sources that are left out: see `trace.sources`
 
     @property
     def whole(self) -> Tokens:
@@ -112,7 +114,11 @@ def target_of(example: Example, tokens: Tokens, target: Any, head: Head) -> Targ
 
 
 def items(
-    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], target: Any, batch_size: int
+    lens: Lens,
+    examples: Sequence[tuple[int, Example, Tokens]],
+    target: Any,
+    batch_size: int,
+    exclude: Sequence[str] = (),
 ) -> list[Item | Failure]:
     """Each example with the model's answer to it."""
 
@@ -125,7 +131,8 @@ def items(
         out = []
         for (number, example, tokens), read, output in zip(chosen, reads, passes, strict=True):
             resolved = answer(lens.head, read, output.logits)
-            out.append(Item(number, example, tokens, read, resolved, log_probability(resolved, output.logits)))
+            log_p = log_probability(resolved, output.logits)
+            out.append(Item(number, example, tokens, read, resolved, log_p, exclude=in_this(tokens, exclude)))
         return out
 
     return each(run, len(examples))
@@ -154,7 +161,21 @@ def explain(
                 run = partial(_explain, lens, [jobs[key]], chosen, targets, batch, memory)
                 out[key] = [row if isinstance(row, Failure) else row[0] for row in each(run, len(chosen))]
         tick(len(group))
-    return out
+    return {key: [_left(row, jobs[key], item) for row, item in zip(out[key], chosen, strict=True)] for key in out}
+
+
+def _left(scores: Any, job: Job, item: Item) -> Any:
+    """The same without the sources that are left out, as in a trace: 0, before rows are divided."""
+    if not item.exclude or isinstance(scores, Failure):
+        return scores
+    out = list(excluded(item.tokens, None, item.exclude))
+    shares = job.options.get("normalize", True) and not (job.facts.signed or job.options.get("signed"))
+    left = {}
+    for layer, values in scores.items():
+        kept = values.copy()
+        kept[out] = 0.0
+        left[layer] = kept / (kept.sum() or 1.0) if shares else kept
+    return left
 
 
 def _shared(

@@ -16,11 +16,15 @@ from mixlens.tasks import Example
 
 
 def items(
-    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], target: Any, batch_size: int
+    lens: Lens,
+    examples: Sequence[tuple[int, Example, Tokens]],
+    target: Any,
+    batch_size: int,
+    exclude: Sequence[str] = (),
 ) -> list[Item | Failure]:
     """Each example with the model's answer to it."""
-    answers = iter(traced.items(lens, [entry for entry in examples if entry[1].traced]))
-    rest = iter(texts.items(lens, [entry for entry in examples if not entry[1].traced], target, batch_size))
+    answers = iter(traced.items(lens, [entry for entry in examples if entry[1].traced], exclude))
+    rest = iter(texts.items(lens, [entry for entry in examples if not entry[1].traced], target, batch_size, exclude))
     return [next(answers if example.traced else rest) for _, example, _ in examples]
 
 

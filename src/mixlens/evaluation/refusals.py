@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mixlens.answer.classes import find
 from mixlens.answer.readout import check_target
 from mixlens.attribute import Random, removal
+from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
@@ -17,6 +18,7 @@ from mixlens.measure.measure import EMBEDDED
 from mixlens.target import Target
 from mixlens.tasks import TASKS, Example, Task
 from mixlens.trace.prompt import require_answers
+from mixlens.trace.sources import FIRST, TEMPLATE, roles
 
 if TYPE_CHECKING:
     from mixlens.evaluation.design import Design, Job, Yardstick
@@ -128,6 +130,15 @@ def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Ex
         )
     if any(job.numbers for job in design.jobs.values()):
         raise Undefined("layers= are of attributions of texts; a trace has no scores of single layers: leave it out")
+
+
+def refuse_exclude(names: Sequence[str], texts: Iterable[Tokens]) -> None:
+    """Raises UnknownOption for a source to leave out that none of the first texts has."""
+    known = sorted({role for tokens in texts for role in roles(tokens)})
+    for name in names:
+        if name not in (FIRST, TEMPLATE, *known):
+            also = f" or a role of the chats ({', '.join(known)})" if known else " (these texts are no chats)"
+            raise UnknownOption(f"expected exclude='first', 'template'{also}, got {name!r}")
 
 
 def refuse_fields(kind: Task, measures: Iterable[Measure]) -> None:

@@ -41,6 +41,7 @@ class Setting:
     batch_size: int
     memory: int | None = None  # bytes; None: what is free at each call
     second: Lens | None = None
+    exclude: tuple[str, ...] = ()  # sources left out of every explanation
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,8 @@ def _second(
 ) -> dict[str, list[Scores | Failure | None]]:
     """By job and text the same method's scores in the second model; None where that one gives another label."""
     batch = setting.batch_size
-    answers = items(lens, [(item.number, item.example, item.tokens) for item in texts], setting.target, batch)
+    examples = [(item.number, item.example, item.tokens) for item in texts]
+    answers = items(lens, examples, setting.target, batch, setting.exclude)
     alike: dict[int, Item] = {}
     for at, (answer, item) in enumerate(zip(answers, texts, strict=True)):
         if isinstance(answer, Item) and _alike(answer.answer.target, item.answer.target):

@@ -16,7 +16,7 @@ from torch import Tensor
 from mixlens.answer import Answer, Reading
 from mixlens.attribute.removal import ELSEWHERE, TOKENS, log_probability
 from mixlens.attribute.variants import Variant
-from mixlens.capture.joined import joined
+from mixlens.capture.joined import joined, predicting
 from mixlens.capture.text import Tokens
 from mixlens.evaluation.design import Job
 from mixlens.evaluation.explain import Failure, Item, Scores, each
@@ -31,6 +31,7 @@ from mixlens.trace.calls import resolved, trace
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
 from mixlens.trace.prompt import read_answer, read_prompt, require_room
+from mixlens.trace.sources import in_this
 
 GENERATED = 64  # tokens, where an example has no answer of its own
 
@@ -57,14 +58,17 @@ class TracedItem(Item):
         return joined(self.tokens, self.reply)
 
 
-def items(lens: Lens, examples: Sequence[tuple[int, Example, Tokens]]) -> list[Item | Failure]:
+def items(
+    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], exclude: Sequence[str] = ()
+) -> list[Item | Failure]:
     """Each example with its answer, given or generated."""
     subject = lens.subject
-    return [each(partial(_items, subject, number, example), 1)[0] for number, example, _ in examples]
+    return [each(partial(_items, subject, number, example, exclude), 1)[0] for number, example, _ in examples]
 
 
-def _items(subject: Subject, number: int, example: Example, members: list[int]) -> list[Item]:
+def _items(subject: Subject, number: int, example: Example, exclude: Sequence[str], members: list[int]) -> list[Item]:
     prompt = read_prompt(subject, example.prompt, example.documents)
+    left_out = in_this(prompt.tokens, exclude)
     reply = (
         generated(subject, prompt.tokens, GENERATED, {})
         if example.answer is None
@@ -73,12 +77,12 @@ def _items(subject: Subject, number: int, example: Example, members: list[int]) 
     first = len(prompt.tokens)
     require_room(subject, first, len(reply))
     others = foils(subject, example.foil, reply)
-    logits = row_logits(subject, joined(prompt.tokens, reply), [first + t - 1 for t in range(len(reply))])
+    logits = row_logits(subject, joined(prompt.tokens, reply), predicting(first, len(reply)))
     answers = tuple(resolved(subject, logits, reply, others, first))
     read = Reading(first - 1, first - 1, True, Target(reply.ids[0]))
     log_p = log_probability_of(answers, logits)
     facts: Any = {"wrong": _wrong(answers, logits), "units": _units(prompt.tokens, example, prompt.documents)}
-    known: Any = {"reply": reply, "answers": answers, "named": prompt.documents}
+    known: Any = {"reply": reply, "answers": answers, "named": prompt.documents, "exclude": left_out}
     return [TracedItem(number, example, prompt.tokens, read, answers[0], log_p, **facts, **known)]
 
 
@@ -160,6 +164,7 @@ def _scores(
     example = item.example
     given = example.answer if example.answer is not None else list(item.reply.ids)
     settings: dict[str, Any] = {"foil": example.foil, "documents": example.documents, "options": job.options}
+    settings["exclude"] = item.exclude
     traced = trace(subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **settings)
     return [{None: traced.scores[:, : len(item.tokens)].detach().cpu().double().sum(0).numpy()}]
 
@@ -180,7 +185,7 @@ def left(subject: Subject, texts: Sequence[tuple[TracedItem, Variant | None]], b
         sizes = partial(size_of, batch_size, budget)
         for batch in subject.batches([v.tokens for _, _, v in there], sizes) if there else ():
             variants = [there[k] for k in batch.members]
-            rows = [[v.at + t for t in range(len(item.reply))] for _, item, v in variants]
+            rows = [predicting(v.at + 1, len(item.reply)) for _, item, v in variants]
             for (i, item, _), logits in zip(variants, logits_at(subject, batch.inputs, rows), strict=True):
                 out[i] = log_probability_of(item.answers, logits)
     return out

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mixlens.attribute.removal import ELSEWHERE, TOKENS
+from mixlens.capture.joined import predicting
 from mixlens.evaluation.traced import TracedItem, log_probability_of, size_of
 from mixlens.subject import Subject
 from mixlens.subject.rows import logits_at, row_logits
@@ -47,7 +48,7 @@ def hellinger(logits: Tensor, others: Tensor) -> float:
 
 
 def _rows(item: TracedItem) -> list[int]:
-    return [len(item.tokens) - 1 + t for t in range(len(item.reply))]
+    return predicting(len(item.tokens), len(item.reply))
 
 
 def _weaken(asks: Sequence[Ask], twin: Any) -> None:

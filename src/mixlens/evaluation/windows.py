@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mixlens.evaluation.chunk import records
 from mixlens.evaluation.log import END, Log, Mark
-from mixlens.evaluation.refusals import refuse_fields, refuse_traced
+from mixlens.evaluation.refusals import refuse_exclude, refuse_fields, refuse_traced
 from mixlens.evaluation.scored import Setting
 from mixlens.evaluation.walk import count_of, read_rows, refuse_columns, trim, walk
 from mixlens.progress import OpenProgress
@@ -43,6 +43,8 @@ def run(
             refuse_columns(len(good), [record.error or "" for record in bad])
         examples = [row for _, row in window.rows if isinstance(row, Example)] or [parsed for _, parsed, _ in good]
         refuse_traced(setting.lens, setting.design, setting.target, examples)
+        if first:
+            refuse_exclude(setting.exclude, [tokens for _, _, tokens in good])
         if first and not any(isinstance(row, Example) for _, row in window.rows):  # (those hold what they hold)
             refuse_fields(kind, [y.measure for y in setting.design.yardsticks])
         groups = [good[start : start + size] for start in range(0, len(good), size)] or [[]]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from jaxtyping import Float
@@ -63,9 +64,76 @@ class Unembedding:
         return self.norm.adjoint(wanted) * self.norm.scale(last)[..., None]
 
 
-@torch.no_grad()
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where a model has its unembedding: the names of its norm, of which kind, and of the vocabulary's map, its factor.
+
+    `mark`: what a place holds for. `refused`: why there is none.
+    """
+
+    mark: Any
+    vocabulary: str = ""
+    norm: tuple[str, Literal["layer", "rms"], bool] | None = None
+    factor: float = 1.0
+    refused: str | None = None
+
+
+_PLACES: WeakKeyDictionary[Any, _Place] = WeakKeyDictionary()
+
+
 def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unembedding:
-    """The Unembedding of a language model, seen on `inputs`. Raises Undefined where nothing adds up to its logits."""
+    """The Unembedding of a language model, seen on `inputs`. Raises Undefined where nothing adds up to its logits.
+
+    Where it was found is remembered as long as the model lives and has the same modules and configuration; tensors are
+    those of the call.
+    """
+    mark = _mark(model)
+    place = _PLACES.get(model)
+    if place is not None and place.mark == mark:
+        if place.refused is not None:
+            raise Undefined(place.refused)
+        again = _again(model, place)
+        if again is not None:
+            return again
+    try:
+        found, names = _found(model, spec, inputs)
+    except Undefined as reason:
+        _PLACES[model] = _Place(mark, refused=str(reason))
+        raise
+    norm = found.norm
+    kind = None if norm is None else (names[norm.module], norm.kind, norm.one_plus)
+    _PLACES[model] = _Place(mark, names["vocabulary"], kind, found.factor)
+    return found
+
+
+def _mark(model: Any) -> Any:
+    """The modules themselves, forwards of their own, the configuration and the dtype."""
+    # (by identity: a forward may hold its module, and what is remembered must not keep the model alive)
+    modules = [(ref(module), id(vars(module).get("forward"))) for module in model.modules()]
+    return modules, model.config.to_dict(), model.dtype
+
+
+def _again(model: Any, place: _Place) -> Unembedding | None:
+    """The tensors of a place; None where they are kept elsewhere, and a pass must bring them in."""
+    twin = shadow(model, implementation(model))
+    vocabulary, norm = twin.get_submodule(place.vocabulary), None
+    if place.norm is not None:
+        name, kind, one_plus = place.norm
+        norm = Frozen(twin.get_submodule(name), kind, one_plus)
+    parts = [vocabulary] if norm is None else [vocabulary, norm.module]
+    if any(p.is_meta for part in parts for p in part.parameters()):
+        return None
+    return Unembedding(norm, vocabulary.weight, vocabulary.bias, _cap(model), place.factor)
+
+
+def _cap(model: Any) -> float | None:
+    cap = getattr(base_model(model).config, "final_logit_softcapping", None)
+    return float(cap) if cap else None
+
+
+@torch.no_grad()
+def _found(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Unembedding, dict[Any, str]]:
+    """By a pass; the names of the modules too, that of the vocabulary's map as "vocabulary"."""
     twin = shadow(model, implementation(model))
     vocabulary = twin.get_output_embeddings() if hasattr(twin, "get_output_embeddings") else None
     if not isinstance(vocabulary, nn.Linear):
@@ -88,16 +156,16 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
                 f"expected one norm between the last layer of {type(model).__name__} and its vocabulary, none gives "
                 "what the vocabulary's map reads; use saliency, or another method of gradients"
             )
-    cap = getattr(base_model(model).config, "final_logit_softcapping", None)
     # the twin's, which has brought in what the model's own keeps elsewhere
-    unembedding = Unembedding(norm, vocabulary.weight, vocabulary.bias, None if not cap else float(cap))
-    if not cap:
+    unembedding = Unembedding(norm, vocabulary.weight, vocabulary.bias, _cap(model))
+    if unembedding.cap is None:
         raw = unembedding.logits(read[0]).double()
         factor = float((raw * logits[0]).sum() / raw.square().sum())  # least squares
-        if not abs(factor - 1) <= TIMES_EPS * torch.finfo(model.dtype).eps:
+        if not abs(factor - 1) <= 8 * torch.finfo(model.dtype).eps:
             unembedding = replace(unembedding, factor=factor)
     if _near(unembedding.logits(read[0]), logits[0], model.dtype):
-        return unembedding
+        names: dict[Any, str] = {module: name for name, module in twin.named_modules()}
+        return unembedding, {**names, "vocabulary": names[vocabulary]}
     raise Undefined(
         f"expected the logits of {type(model).__name__} to be its vocabulary's map of the last norm, they are "
         "something else; use saliency, or another method of gradients"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,14 +20,13 @@ from mixlens.attribute.preset import Preset
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
 from mixlens.capture.joined import first as beginning
-from mixlens.capture.joined import joined
+from mixlens.capture.joined import joined, predicting
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, UnknownOption
 from mixlens.progress import Progress
 from mixlens.results import Trace
 from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
-from mixlens.subject.rows import row_logits
 from mixlens.target import Target
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated
@@ -80,15 +80,14 @@ def trace(
     out = excluded(question.tokens, reply, exclude)
     beside = row_bytes(subject, len(reply), len(tokens))
     size, _ = room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
-    logits = row_logits(subject, tokens, [first + t - 1 for t in range(len(reply))])
-    answers = resolved(subject, logits, reply, others, first)
-    ask = Traced(options, tokens, first, logits, answers, progress, question.documents, size)
+    resolve = partial(resolved, subject, reply=reply, others=others, first=first)
+    ask = Traced(subject, options, tokens, first, len(reply), resolve, progress, question.documents, size)
     scores = chosen.rows(subject, ask)
     if scores is None:
         scores = _alone(subject, name, settings, ask, batch_size, memory)
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
-    scores = scores.clone()
+    answers, scores = ask.answers, scores.clone()
     scores.masked_fill_(behind(first, len(reply)), 0.0)
     scores[:, list(out)] = 0.0
     same = tuple(t for t, other in enumerate(others or ()) if other == reply.ids[t])
@@ -131,7 +130,7 @@ def _places(scores: Tensor, first: int, out: Sequence[int]) -> dict[str, Any]:
 def behind(first: int, count: int) -> Tensor:
     """(answer, source): which sources stand behind the row that predicts an answer token."""
     at = torch.arange(first + count, dtype=torch.int64, device="cpu")
-    return at > at[first - 1 : first - 1 + count, None]
+    return at > at[predicting(first, count), None]
 
 
 def row_bytes(subject: Subject, rows: int, size: int) -> int:
@@ -143,9 +142,8 @@ def row_bytes(subject: Subject, rows: int, size: int) -> int:
 def resolved(subject: Subject, logits: Tensor, reply: Tokens, others: Sequence[int] | None, first: int) -> list[Answer]:
     """What is explained of each answer token: itself, or itself rather than its foil."""
     answers = []
-    for t, (token, row) in enumerate(zip(reply.ids, logits, strict=True)):
+    for t, (at, token, row) in enumerate(zip(predicting(first, len(reply)), reply.ids, logits, strict=True)):
         other = None if others is None or others[t] == token else others[t]
-        at = first + t - 1
         given = answer(subject.head, Reading(at, at, True, Target(token, foil=other)), (row,))
         if other is not None:  # by its name, as a reader knows it
             given = replace(given, target=replace(given.target, foil=class_name(subject.head, other)))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.attribute.variants import Variant, variant
+from mixlens.capture.joined import predicting
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined
@@ -61,7 +62,7 @@ def log_odds_without(
     there = [(i, v) for i, v in enumerate(made) if isinstance(v, Variant) and v.at >= 0]
     for batch in subject.batches([v.tokens for _, v in there], batch_size) if there else ():
         chosen = [there[k] for k in batch.members]
-        rows = [[v.at + t for t in range(len(answers))] for _, v in chosen]
+        rows = [predicting(v.at + 1, len(answers)) for _, v in chosen]
         for (i, _), logits in zip(chosen, logits_at(subject, batch.inputs, rows), strict=True):
             out[i] = [token_log_odds(a, row) for a, row in zip(answers, logits, strict=True)]
     return out

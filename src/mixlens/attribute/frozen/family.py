@@ -110,6 +110,7 @@ class Frozen(Method):
         (batch,) = subject.batches([ask.tokens], 1)
         count = len(ask.rows)
         passed = self.see(subject, batch.inputs, [0] * count, ask.rows, ask.options)
+        ask.passed(passed.normed.detach())
         _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
         scores = []
         for t, row in enumerate(ask.rows):

@@ -17,6 +17,7 @@ from mixlens.attribute.gradient.family import states_bytes
 from mixlens.attribute.method import Deep
 from mixlens.capture.again import each_tensor
 from mixlens.capture.attention import blocks
+from mixlens.capture.offload import there
 from mixlens.capture.run import LayerPass
 from mixlens.cost import Cost
 from mixlens.decompose import Block
@@ -81,19 +82,21 @@ class PathLogit(Frozen):
         """(text, token): the positive terms that arrive at the answer's row alone, or at every row."""
         slopes = gradients(passed, covector, passed.written, last=last)
         total = widened(passed.leaf.detach()).new_zeros(passed.leaf.shape[:2])
-        with torch.no_grad():
-            for seen, u in zip(passed.seen, slopes, strict=True):
-                block, u = Block(subject.spec, seen), widened(u).view_as(passed.leaf)
-                if options.get("paths", "row") == "row":
-                    at = torch.tensor(list(rows), dtype=torch.int64, device=u.device)[:, None]
-                    total += arriving(block, u, at)
-                    continue
-                batch, n, _ = u.shape
-                size = ROW_BYTES // (batch * block.call.q.shape[1] * n * u.element_size())
-                for part in blocks(n, size):
-                    at = torch.arange(part.start, part.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
-                    total += arriving(block, u, at)
+        for seen, u in zip(passed.seen, slopes, strict=True):
+            with torch.no_grad(), there(seen.module):
+                total += self._layer(Block(subject.spec, seen), widened(u).view_as(passed.leaf), rows, options)
         return total.cpu()
+
+    def _layer(self, block: Block, u: Tensor, rows: Sequence[int], options: Mapping[str, Any]) -> Tensor:
+        """What a layer adds."""
+        if options.get("paths", "row") == "row":
+            return arriving(block, u, torch.tensor(list(rows), dtype=torch.int64, device=u.device)[:, None])
+        batch, n, _ = u.shape
+        total = u.new_zeros(batch, n)
+        for part in blocks(n, ROW_BYTES // (batch * block.call.q.shape[1] * n * u.element_size())):
+            at = torch.arange(part.start, part.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
+            total += arriving(block, u, at)
+        return total
 
 
 def arriving(block: Block, u: Float[Tensor, "text token dim"], rows: Tensor) -> Float[Tensor, "text token"]:

@@ -84,6 +84,7 @@ class Logit(Method):
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of one pass."""
         seen = self.see(subject, ask.tokens, ask.rows, ask.options)
+        ask.passed(seen.normed)
         return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
 
     def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:

@@ -82,7 +82,7 @@ class SpanRoutes(Method):
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every span out of one pass; its tokens have one row."""
-        count, first = len(ask.answers), ask.first
+        count, first = ask.count, ask.first
         named = ask.options.get("reasoning")
         reasoning = None if named is None else token_range(self.name, "reasoning", named, count)
         spans = []
@@ -90,12 +90,21 @@ class SpanRoutes(Method):
             through = (range(mine.start) or mine) if reasoning is None else reasoning
             through = range(through.start, min(through.stop, mine.stop))
             spans.append(Span(_moved(mine, first), _moved(through, first)))
-        rows = self._scores(subject, ask.tokens, spans, ask.options)
+        rows = self._scores(subject, ask.tokens, spans, ask.options, ask)
         return torch.cat([row.expand(len(span.tokens), -1) for row, span in zip(rows, spans, strict=True)])
 
-    def _scores(self, subject: Subject, tokens: Tokens, spans: Sequence[Span], options: Mapping[str, Any]) -> Tensor:
+    def _scores(
+        self,
+        subject: Subject,
+        tokens: Tokens,
+        spans: Sequence[Span],
+        options: Mapping[str, Any],
+        ask: Traced | None = None,
+    ) -> Tensor:
         rows = rows_of(spans)
         seen = rows_pass(subject, tokens, rows, sums)
+        if ask is not None and set(ask.rows) <= set(rows):
+            ask.passed(seen.normed[[rows.index(row) for row in ask.rows]])
         return span_rows(seen.beside, rows, spans, options.get("hops", 1)).cpu()
 
 

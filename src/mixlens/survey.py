@@ -169,9 +169,9 @@ def page(found: Sequence[Known]) -> str:
         f"Of {len(found)} model types for texts (alone, or pictures beside them) in transformers {transformers}, "
         f"mixlens {__version__} explains **{total}**: {counts['hand-written']} by a spec in its table, "
         f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. "
-        "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each type's default "
-        "configuration, finds its spec and runs the self-check on it, on token ids alone. A configuration of yours may "
-        "differ: `mixlens check FOLDER` says what holds of it.",
+        "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each "
+        "type's default configuration, finds its spec and runs the self-check on it, on token ids alone. A "
+        "configuration of yours may differ: `mixlens check FOLDER` says what holds of it.",
         "",
         *_HEAD,
     ]

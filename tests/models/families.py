@@ -53,7 +53,6 @@ _OPT = {
     "pad_token_id": PAD,
 }
 
-_FALCON = {**{k: v for k, v in _SIZES.items() if k != "intermediate_size"}, "ffn_hidden_size": 44, "bias": True}
 _ENCODER = {"base": "Model", "sequence": "ForSequenceClassification", "masked": "ForMaskedLM"}
 _ENCODER = {**_ENCODER, "token": "ForTokenClassification"}
 _DECODER = {"base": "Model", "sequence": "ForSequenceClassification", "causal": "ForCausalLM"}
@@ -194,10 +193,6 @@ FAMILIES: dict[str, Family] = {
             "type_vocab_size": 0,
         },
         attention="eager",
-    ),
-    "falcon": _decoder("falcon", "Falcon", _FALCON, new_decoder_architecture=True, num_kv_heads=2),
-    "falcon-sequential": _decoder(
-        "falcon", "Falcon", _FALCON, attention="eager", alibi=True, parallel_attn=False, multi_query=False
     ),
     "modernbert": Family(
         "modernbert",

@@ -174,6 +174,7 @@ def page(found: Sequence[Known]) -> str:
         "configuration of yours may differ: `mixlens check FOLDER` says what holds of it.",
         "",
         *_HEAD,
+        "",
     ]
     lines += _table("By a spec in the table", [k for k in found if k.status == "hand-written"])
     lines += _table("By a spec that is found", [k for k in found if k.status == "inferred"])

@@ -73,6 +73,47 @@ def test_an_attention_whose_heads_are_scaled_is_refused():
         mixlens.load(model)
 
 
+@pytest.mark.parametrize(
+    ("dim", "match"),
+    [
+        (1, "'mlp.fc2' of PhiDecoderLayer 1 to map each token alone"),
+        (-1, "'mlp.activation_fn' .* map each number alone"),
+    ],
+)
+def test_an_activation_that_mixes_tokens_or_numbers_is_refused(dim, match):
+    model = copy.deepcopy(families.model("phi"))
+    model.layers[1].mlp.activation_fn = nn.Softmax(dim)
+    with pytest.raises(SelfCheckFailed, match=match):
+        mixlens.load(model)
+
+
+@pytest.mark.parametrize("token", [0, -1])
+def test_a_network_that_reads_one_token_at_every_other_is_refused(token):
+    class Beside(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x) * (1 + 0.5 * x[:, [token]].tanh())
+
+    model = copy.deepcopy(families.model("mixtral"))
+    model.layers[1].mlp = Beside(model.layers[1].mlp)
+    with pytest.raises(SelfCheckFailed, match="'mlp' of MixtralDecoderLayer 1 to map each token alone"):
+        mixlens.load(model)
+
+
+def test_a_norm_that_rounds_to_float32_is_no_fault_of_a_float64_model():
+    config = transformers.CohereConfig(**families.FOUND["stablelm"].settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = transformers.CohereModel(config).double().eval()
+        families.randomize(model)
+    check = mixlens.load(model).check()
+    assert check.origin == "inferred"
+    assert 1e-12 < check.worst < check.tolerance < 1e-5
+
+
 def test_a_layer_that_is_none_is_refused():
     class Through(nn.Module):
         def forward(self, hidden_states, **kwargs):

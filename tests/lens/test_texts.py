@@ -36,6 +36,29 @@ def test_a_list_gives_a_list_in_its_order_whatever_the_batches():
     assert not isinstance(lens().attribute(TEXT), list)
 
 
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 5,
+    "long_factor": [4.0] * 5,
+    "original_max_position_embeddings": 8,
+    "factor": 5.0,
+}
+
+
+@pytest.mark.parametrize("attention", ["attention", "value_zeroing"])
+def test_a_rotation_that_goes_by_the_longest_text_is_each_text_s_own(attention):
+    model = families.make("llama", rope_parameters=LONGROPE)
+    before = {name: t.clone() for name, t in model.named_buffers()}
+    lens, texts = mixlens.load(model), families.texts((20, 4, 12, 4))
+    alone = [lens.mixing(text, attention).scores for text in texts]
+    for one, other in zip(lens.mixing(texts, attention), alone, strict=True):
+        close(one.scores, other)
+    lens.mixing(texts[0], attention)  # the last pass: a long one
+    assert before
+    assert all(torch.equal(t, before[name]) for name, t in model.named_buffers())
+
+
 def test_every_way_to_give_a_text():
     by_text = lens().attribute(TEXT, method="alti")
     ids = [CLS, 11, 12, 13, 12, 60, SEP]

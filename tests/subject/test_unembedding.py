@@ -7,6 +7,7 @@ from weakref import ref
 
 import pytest
 import torch
+import transformers
 
 import mixlens
 from mixlens.errors import Undefined
@@ -76,6 +77,26 @@ def test_another_module_or_configuration_is_looked_at_anew(lens: mixlens.Lens, f
     else:
         assert torch.equal(scores(lens), fresh(lens))
     assert len(found) >= 2
+
+
+def test_another_factor_of_the_logits_is_looked_at_anew(found: list[object]) -> None:
+    config = transformers.CohereConfig(**families.FOUND["stablelm"].settings)
+    lens = mixlens.load(transformers.CohereForCausalLM(config).eval())
+    before = scores(lens)
+    lens.model.logit_scale *= 2  # a number of the model's own, beside its configuration
+    after = scores(lens)
+    assert not torch.allclose(before, after)
+    assert torch.equal(after, fresh(lens))
+
+
+def test_a_map_to_the_vocabulary_that_is_a_network_has_no_unembedding() -> None:
+    model = families.make("llama", "causal")
+    dim = model.config.hidden_size
+    model.lm_head = torch.nn.Sequential(torch.nn.Linear(dim, dim), torch.nn.Tanh(), model.lm_head).double()
+    lens = mixlens.load(model)
+    assert lens.attribute(TEXT, "saliency", target=7).scores.isfinite().all()
+    with pytest.raises(Undefined, match="a language model with a linear map to its vocabulary"):
+        scores(lens)
 
 
 def test_a_model_is_not_kept_alive() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from mixlens.architectures.match import base_class, base_model, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
     accepts,
+    by_length,
     ffn_width,
     fuses_attention,
     layer_count,
@@ -31,6 +32,7 @@ __all__ = [
     "accepts",
     "base_class",
     "base_model",
+    "by_length",
     "ffn_width",
     "fuses_attention",
     "layer_count",

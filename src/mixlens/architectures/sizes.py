@@ -87,3 +87,10 @@ def fuses_attention(model: Any) -> bool:
     if getattr(base.config, "attn_logit_softcapping", None) or hasattr(base.config, "relative_attention_num_buckets"):
         return False
     return not any(name.endswith(".sinks") for name, _ in base.named_parameters())
+
+
+def by_length(module: Any) -> bool:
+    """Whether a module's rotary embedding turns otherwise in a longer text: a batch is as long as its longest."""
+    kinds = getattr(module, "rope_type", None)
+    named = kinds.values() if isinstance(kinds, dict) else [kinds]
+    return any(isinstance(kind, str) and ("dynamic" in kind or kind == "longrope") for kind in named)

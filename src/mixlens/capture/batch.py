@@ -15,11 +15,17 @@ from mixlens.errors import InputError
 BatchSize = int | Callable[[int], int]  # or a function of the length of a batch's longest text
 
 
-def buckets(texts: Sequence[Tokens], size: BatchSize) -> Iterator[list[int]]:
-    """Indices of the texts, longest first (so that memory shows its worst at once), `size` at a time."""
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+def buckets(texts: Sequence[Tokens], size: BatchSize, alike: bool = False) -> Iterator[list[int]]:
+    """Indices of the texts, longest first (so that memory shows its worst at once), `size` at a time.
+
+    `alike`: only texts that reach as far together, for models in which a text is another beside a longer one.
+    """
+    reach = [(len(text), max(text.inputs.get("position_ids", (0,))) if alike else 0) for text in texts]
+    order = sorted(range(len(texts)), key=lambda i: (-reach[i][0], -reach[i][1]))
     while order:
         count = size if isinstance(size, int) else size(len(texts[order[0]]))
+        if alike:
+            count = min(count, sum(reach[i] == reach[order[0]] for i in order))
         yield order[:count]
         order = order[count:]
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from mixlens.architectures import by_length
 from mixlens.capture.offload import offloaded, take_over
 
 _HOOKS = frozenset(
@@ -71,6 +72,8 @@ def shadow(model: Any, attention: str) -> Any:
                 _put_forward(attributes, module, value, rest)
             elif name in _SHALLOW:
                 attributes[name] = type(value)(value)
+                if name == "_buffers" and by_length(module):  # the one kind of buffer that a pass writes over
+                    attributes[name] = {key: None if t is None else t.clone() for key, t in value.items()}
             elif isinstance(value, torch.Tensor):
                 memo[id(value)] = value
             else:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Network, submodule
+from mixlens.architectures import Attend, Feed, Network, submodule
 from mixlens.capture.again import attention_alone, attention_of
-from mixlens.decompose.block import Block, token_by_token
+from mixlens.decompose.block import Block
 from mixlens.errors import SelfCheckFailed
 from mixlens.precision import is_half, widened
 
@@ -79,27 +79,46 @@ def _check_stream(block: Block) -> None:
 
 
 def _check_networks(block: Block) -> None:
-    """A network known as a whole gives one token's vector the same output beside others as beside its own copies.
+    """A network gives one token's vector the same output beside others as beside its own copies.
 
-    A router of limited capacity drops some of so many, a convolution reads neighbours.
+    A router of limited capacity drops some of so many, a convolution reads neighbours. The token is one in the middle:
+    the first and the last may be what all others read.
     """
+    middle = block.x.shape[1] // 2
     for part in block.behind:
-        if isinstance(part, Network):
-            module = submodule(block.module, part.module)
-            beside = token_by_token(module, block.x)[:1, :1]
-            copies = token_by_token(module, block.x[:1, :1].expand(-1, COPIES, -1))
-            if _relative(copies, beside) > 1e-2:
-                raise SelfCheckFailed(
-                    f"expected '{part.module}' of {type(block.module).__name__} {block.index} to map each token alone, "
-                    "its output of one changes with the tokens beside it (a router that takes so many and no more?)"
-                )
+        if isinstance(part, Attend):
+            continue
+        beside = block.branch(part, block.x)[:1, [middle]]
+        copies = block.branch(part, block.x[:1, [middle]].expand(-1, COPIES, -1))
+        path = part.module if isinstance(part, Network) else part.down
+        if _relative(copies, beside) > 1e-2:
+            raise SelfCheckFailed(
+                f"expected '{path}' of {type(block.module).__name__} {block.index} to map each token alone, "
+                "its output of one changes with the tokens beside it (a router that takes so many and no more?)"
+            )
+        if isinstance(part, Feed):
+            _check_activation(block, part)
+
+
+def _check_activation(block: Block, feed: Feed) -> None:
+    """An activation maps each number alone: its slopes are taken so. Every other number of another sign shows it."""
+    act = submodule(block.module, feed.act)
+    z = submodule(block.module, feed.up[0])(block.x)
+    z = z.chunk(2, -1)[0] if feed.fused else z
+    kept = torch.arange(z.shape[-1], device=z.device) % 2 == 0
+    if _relative(act(torch.where(kept, z, -z))[..., kept], act(z)[..., kept]) > 1e-2:
+        raise SelfCheckFailed(
+            f"expected '{feed.act}' of {type(block.module).__name__} {block.index} to map each number alone, one's "
+            "changes with those beside it; say the network as a whole: mixlens.Network in its spec"
+        )
 
 
 def tolerance(block: Block, dtype: torch.dtype) -> float:
     """50 eps of the model's dtype (10 in half precision); of float32 where parts are computed in it always."""
     if is_half(dtype):
         return TIMES_HALF * torch.finfo(dtype).eps
-    single = block.spec.norm == "rms" or block.spec.seam == "softmax"  # such softmaxes too
+    own = not all(isinstance(block.norm(path).module, torch.nn.LayerNorm) for path in block.norms)  # (Cohere's)
+    single = block.spec.norm == "rms" or own or block.spec.seam == "softmax"  # such softmaxes too
     if single and dtype == torch.float64:
         dtype = torch.float32
     return TIMES_EPS * torch.finfo(dtype).eps

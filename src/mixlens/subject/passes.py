@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, accepts, layer_count
+from mixlens.architectures import Spec, accepts, by_length, layer_count
 from mixlens.capture.batch import BatchSize, buckets, collate
 from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, Reading, run
@@ -152,7 +152,7 @@ def batches(model: Any, texts: Sequence[Tokens], batch_size: BatchSize, pad: int
     if head and pad != getattr(model.config, "pad_token_id", None):
         batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
     names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
-    members = list(buckets(texts, batch_size))
+    members = list(buckets(texts, batch_size, any(map(by_length, model.modules()))))
     for number, group in enumerate(members, 1):
         inputs = collate([texts[i] for i in group], pad, device_of(model), names)
         yield Batch(number, len(members), group, inputs)

@@ -107,10 +107,11 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
 
 
 def _mark(model: Any) -> Any:
-    """The modules themselves, forwards of their own, the configuration and the dtype."""
+    """The modules themselves, forwards of their own, the configuration, the model's own numbers and the dtype."""
     # (by identity: a forward may hold its module, and what is remembered must not keep the model alive)
     modules = [(ref(module), id(vars(module).get("forward"))) for module in model.modules()]
-    return modules, model.config.to_dict(), model.dtype
+    numbers = {k: v for k, v in vars(model).items() if type(v) in (int, float)}  # (Cohere: a factor of its logits)
+    return modules, model.config.to_dict(), numbers, model.dtype
 
 
 def _again(model: Any, place: _Place) -> Unembedding | None:

@@ -82,5 +82,5 @@ def test_interrupted_is_130(cli, monkeypatch):
     def interrupt(model):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mixlens.cli.commands.load", interrupt)
+    monkeypatch.setattr("mixlens.cli.explaining.load", interrupt)
     assert cli("explain", TEXT).exit_code == 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import mixlens
 from mixlens.dataset import explain as module
 from mixlens.errors import (
     DataError,
+    MissingExtra,
     MixlensError,
     ResultFileError,
     TargetError,
@@ -280,6 +282,13 @@ def test_odd_calls(lens: mixlens.Lens, data: Any, asked: dict[str, Any], error: 
     with pytest.raises(error, match=says) as caught:
         mixlens.explain_data(lens, data, **{"method": "alti", **asked})
     assert type(caught.value) is error
+
+
+def test_without_pyarrow_nothing_begins(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match=r"Parquet needs the package pyarrow, .* pip install \"\.\[parquet\]\""):
+        mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_no_lens_is_refused() -> None:

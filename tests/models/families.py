@@ -53,7 +53,6 @@ _OPT = {
     "pad_token_id": PAD,
 }
 
-_FALCON = {**{k: v for k, v in _SIZES.items() if k != "intermediate_size"}, "ffn_hidden_size": 44, "bias": True}
 _ENCODER = {"base": "Model", "sequence": "ForSequenceClassification", "masked": "ForMaskedLM"}
 _ENCODER = {**_ENCODER, "token": "ForTokenClassification"}
 _DECODER = {"base": "Model", "sequence": "ForSequenceClassification", "causal": "ForCausalLM"}
@@ -159,7 +158,7 @@ FAMILIES: dict[str, Family] = {
         logits_scaling=2.0,
     ),
     "olmo2": _decoder("olmo2", "Olmo2", {k: v for k, v in _LLAMA.items() if k != "head_dim"}),
-    "mixtral": _decoder("mixtral", "Mixtral", _LLAMA, num_local_experts=3, num_experts_per_tok=2),
+    "mixtral": _decoder("mixtral", "Mixtral", _LLAMA, intermediate_size=48, num_local_experts=3, num_experts_per_tok=2),
     "qwen3_moe": _decoder(
         "qwen3_moe",
         "Qwen3Moe",
@@ -174,6 +173,7 @@ FAMILIES: dict[str, Family] = {
         "GptOss",
         _LLAMA,
         attention="eager",  # sdpa knows no sinks
+        intermediate_size=48,  # grouped products of experts need multiples of 16 bytes
         num_local_experts=3,
         num_experts_per_tok=2,
         sliding_window=3,
@@ -194,10 +194,6 @@ FAMILIES: dict[str, Family] = {
             "type_vocab_size": 0,
         },
         attention="eager",
-    ),
-    "falcon": _decoder("falcon", "Falcon", _FALCON, new_decoder_architecture=True, num_kv_heads=2),
-    "falcon-sequential": _decoder(
-        "falcon", "Falcon", _FALCON, attention="eager", alibi=True, parallel_attn=False, multi_query=False
     ),
     "modernbert": Family(
         "modernbert",

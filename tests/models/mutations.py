@@ -8,7 +8,7 @@ from functools import partial
 
 from torch import nn
 
-from mixlens.architectures import Spec
+from mixlens.architectures import Attend, Feed, Network, Spec
 from mixlens.architectures.spec import SubBlock
 from mixlens.errors import MixlensError
 from mixlens.subject.check import self_check
@@ -24,17 +24,26 @@ def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Callable[[], 
     named = [(path, module) for path, module in layer.named_modules() if path]
     linear = [p for p, m in named if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"]
     norms = [p for p, m in named if "Norm" in type(m).__name__]
-    attend, feed = spec.attend, spec.feed
-    for path in [p for p, _ in named if p != attend.attention]:
+    attend, feed = spec.chain
+    assert isinstance(attend, Attend)
+    maps = feed if isinstance(feed, Feed) else None
+    around = f"{attend.attention}." if spec.seam == "softmax" else ""  # a module around it sees the same softmax
+    for path in [p for p, _ in named if p != attend.attention and not around.startswith(f"{p}.")]:
         yield f"attention={path}", partial(changed, spec, attend, attention=path)
     for path in linear:
         if path != attend.out:
             yield f"out={path}", partial(changed, spec, attend, out=path)
-        for k, up in enumerate(feed.up):
+        for k, up in enumerate(maps.up if maps else ()):
             if path != up:
-                yield f"up[{k}]={path}", partial(changed, spec, feed, up=(*feed.up[:k], path, *feed.up[k + 1 :]))
-        if path != feed.down:
+                yield f"up[{k}]={path}", partial(changed, spec, feed, up=(*maps.up[:k], path, *maps.up[k + 1 :]))
+        if maps and path != maps.down:
             yield f"down={path}", partial(changed, spec, feed, down=path)
+    if isinstance(feed, Network):
+        for path in [p for p, _ in named if p != feed.module]:
+            yield f"module={path}", partial(changed, spec, feed, module=path)
+    for part in spec.chain:
+        for scale in (None, 0.7) if part.scale is not None else (0.7,):
+            yield f"{type(part).__name__}.scale={scale}", partial(changed, spec, part, scale=scale)
     places = [(part, role) for part in spec.chain for role in ("norm", "branch_norm")]
     for k, (part, role) in enumerate(places):
         current, what = getattr(part, role), f"{type(part).__name__}.{role}"
@@ -57,15 +66,18 @@ def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Callable[[], 
     yield "attention twice", partial(replace, spec, chain=(attend, *spec.chain))
     yield "norm", partial(replace, spec, norm="rms" if spec.norm == "layer" else "layer")
     yield "one_plus", partial(replace, spec, one_plus=not spec.one_plus)
-    if len(feed.up) == 1:
-        yield "fused", partial(changed, spec, feed, fused=not feed.fused)
-    yield "act", partial(changed, spec, feed, act=feed.down)
-    if len(feed.up) == 2:
-        yield "up reversed", partial(changed, spec, feed, up=feed.up[::-1])
-        yield "up[0] alone", partial(changed, spec, feed, up=feed.up[:1])
-        yield "up[1] alone", partial(changed, spec, feed, up=feed.up[1:])
-    elif not feed.fused:
-        yield "up twice", partial(changed, spec, feed, up=feed.up * 2)
+    if spec.seam == "softmax":  # (the other way round it is the same attention, run as "eager")
+        yield "seam", partial(replace, spec, seam="interface")
+    if maps:
+        yield "act", partial(changed, spec, feed, act=maps.down)
+        if len(maps.up) == 1:
+            yield "fused", partial(changed, spec, feed, fused=not maps.fused)
+        if len(maps.up) == 2:
+            yield "up reversed", partial(changed, spec, feed, up=maps.up[::-1])
+            yield "up[0] alone", partial(changed, spec, feed, up=maps.up[:1])
+            yield "up[1] alone", partial(changed, spec, feed, up=maps.up[1:])
+        elif not maps.fused:
+            yield "up twice", partial(changed, spec, feed, up=maps.up * 2)
     for k, path in enumerate(attend.qkv or ()):
         for other in linear:
             if other != path:

@@ -152,25 +152,6 @@ MPT = Spec(
     seam="softmax",
 )
 
-FALCON = Spec(
-    layers="h",
-    chain=(
-        Attend("self_attention", "self_attention.dense"),
-        Feed(("mlp.dense_h_to_4h",), "mlp.act", "mlp.dense_4h_to_h", norm="input_layernorm"),
-    ),
-    order="parallel",
-    seam="softmax",
-)
-
-
-def falcon(config: Any) -> Spec:
-    """Parallel sub-blocks of one norm or of two, or one behind the other."""
-    new = getattr(config, "new_decoder_architecture", False)
-    norm = "ln_mlp" if new and config.num_ln_in_parallel_attn != 1 else "input_layernorm"
-    sequential = not (config.parallel_attn or new)
-    feed = replace(FALCON.feed, norm="post_attention_layernorm" if sequential else norm)
-    return replace(FALCON, chain=(FALCON.attend, feed), order="pre" if sequential else "parallel")
-
 
 def gpt_neox(config: Any) -> Spec:
     """Parallel sub-blocks, or one behind the other."""

@@ -37,13 +37,11 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "bloom": lambda config: families.BLOOM,
     "gpt_neo": lambda config: families.GPT_NEO,
     "mpt": lambda config: families.MPT,
-    "falcon": families.falcon,
 }
 
 CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
     "gpt_neox": ("use_parallel_residual", (True, False)),
     "opt": ("do_layer_norm_before", (True, False)),
-    "falcon": ("parallel_attn", (True, False)),
 }
 
 

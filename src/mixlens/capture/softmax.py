@@ -27,9 +27,9 @@ def watch_softmax(attention: torch.nn.Module) -> None:
 
 def _watched(attention: torch.nn.Module, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     record = attention.__dict__.get(RECORDER)
-    if record is None:
-        return forward(*args, **kwargs)
     given = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim == 3]
+    if record is None or not given:  # a module that is handed no hidden states does not attend
+        return forward(*args, **kwargs)
     with _Seam(record, len(given[0])):
         return forward(*args, **kwargs)
 

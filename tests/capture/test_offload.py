@@ -56,7 +56,9 @@ def test_the_numbers_are_the_same(where, name, methods, tmp_path):
 def test_the_numbers_of_a_language_model_s_logits_are_the_same(tied):
     model = families.make("llama", "causal", tie_word_embeddings=tied)
     plain = mixlens.load(model)
-    expected = {method: plain.trace(IDS, [5, 6], method).scores for method in ("head_logit", "alti_logit", "path_logit")}
+    expected = {
+        method: plain.trace(IDS, [5, 6], method).scores for method in ("head_logit", "alti_logit", "path_logit")
+    }
     lens = mixlens.load(accelerate.cpu_offload(model, execution_device="cpu"))
     for method, scores in expected.items():
         assert torch.equal(lens.trace(IDS, [5, 6], method).scores, scores), method

@@ -69,8 +69,8 @@ def trace(
     greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
     one token: why this rather than that. `method`: as in `attribute`, with its default. `exclude`: sources left out
     before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress` and
-    `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
-    `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
+    `options`: as in `attribute`. One pass for methods of maps and logits, a backward pass beside it for each answer token
+    for gradients at hidden states, else one call of `attribute` for each. Raises InputError, MethodError, ModelError, OverBudget.
 
     Examples:
         >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP

@@ -204,7 +204,7 @@ def test_a_files_name_is_said_to_be_one(verb: str, name: str, cli: Callable[...,
     assert done.exit_code == 0, done.output
     (line,) = done.stderr.splitlines()
     quoted = f"'{name}'" if " " in name else name
-    rows = "" if name == "film" else f"; for its rows: mixlens evaluate --data {quoted}"
+    rows = "" if name == "film" else f"; for its rows: mixlens explain --data {quoted} --out DIR"
     said = f"{name!r} is explained as a text, and is the name of a file; for what is in it: - < {quoted}{rows}"
     assert line == f"warning: {said}"
 

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 from mixlens.version import __version__
 
 if TYPE_CHECKING:
+    from mixlens.architectures import Attend as Attend
+    from mixlens.architectures import Feed as Feed
+    from mixlens.architectures import Network as Network
+    from mixlens.architectures import Spec as Spec
     from mixlens.capture.given import Words as Words
+    from mixlens.dataset.explain import explain_data as explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from mixlens.lens import load as load
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
+    from mixlens.results import Explained as Explained
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import Trace as Trace
     from mixlens.results import read as read
@@ -36,6 +42,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "load": "lens",
+    "Spec": "architectures",
+    "Attend": "architectures",
+    "Feed": "architectures",
+    "Network": "architectures",
     "Lens": "lens",
     "LayerMaps": "results",
     "Attribution": "results",
@@ -43,6 +53,8 @@ _HOME = {
     "Trace": "results",
     "Target": "target",
     "Comparison": "results",
+    "Explained": "results",
+    "explain_data": "dataset.explain",
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",
@@ -53,18 +65,25 @@ _HOME = {
     "planted": "tasks.planted",
 }
 __all__ = [
+    "Attend",
     "Attribution",
     "Comparison",
     "Example",
+    "Explained",
+    "Feed",
     "LayerMaps",
     "Lens",
+    "Network",
+    "Spec",
     "Table",
     "Target",
     "Trace",
     "Words",
     "__version__",
+    "architectures",
     "errors",
     "evaluate",
+    "explain_data",
     "load",
     "measures",
     "methods",
@@ -77,6 +96,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("mixlens.errors")
+    if name == "architectures":  # a package, which is called
+        return import_module("mixlens.architectures")
     if name in _HOME:
         return getattr(import_module(f"mixlens.{_HOME[name]}"), name)
     raise AttributeError(f"module 'mixlens' has no attribute {name!r}")

@@ -150,7 +150,7 @@ def sizes_of(subject: Subject) -> Sizes:
         dim=dim,
         heads=heads,
         width=int(getattr(base.config, "head_dim", None) or dim // heads),
-        hidden=inner * (2 if spec.feed.gated else 1),
+        hidden=inner * (2 if any(feed.gated for feed in spec.feeds) else 1),
         vocabulary=0 if head is None else int(head.weight.shape[0]),
         item=max(4, dtype.itemsize),
         half=is_half(dtype),

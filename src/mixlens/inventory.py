@@ -75,8 +75,7 @@ def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
 
-    reason = f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
-    reasons = {name: None if mixing.defined(spec) else reason for name, mixing in MIXING.items()}
+    reasons = {name: mixing.lacks(spec) for name, mixing in MIXING.items()}
     for name, method in ATTRIBUTIONS.items():
         try:
             chosen = method.for_spec(spec)

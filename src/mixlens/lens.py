@@ -8,6 +8,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from mixlens.architectures import Spec
 from mixlens.attribute import calls as attribute_calls
 from mixlens.compare import compare as side_by_side
 from mixlens.errors import UnknownOption
@@ -24,14 +25,15 @@ R = TypeVar("R")
 
 
 @settled
-def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
+def load(model: Any = None, tokenizer: Any = None, *, spec: Spec | None = None, **options: Any) -> Lens:
     """A lens on a model: a folder, a hub id, or a loaded Hugging Face model with its tokenizer (or its name).
 
     The model in a pipeline, Trainer, SentenceTransformer, CrossEncoder, PEFT or DataParallel wrapper is taken out.
     Without a model: the embedded sentiment classifier, offline; "mixlens:NAME" names another of `mixlens.embedded`.
-    `options` go to `from_pretrained` (dtype, device_map, revision, gguf_file ...). No code of a folder runs unless
-    `trust_remote_code=True`. The model is checked (see `Lens.check`) and
-    never changed. Raises ModelError and its kin.
+    `spec`: how its layers are built, for a model whose type has no spec and none is found (docs/architectures.md), or
+    to be sure of one. `options` go to `from_pretrained` (dtype, device_map, revision, gguf_file ...). No code of a
+    folder runs unless `trust_remote_code=True`. The model is checked (see `Lens.check`) and never changed. Raises
+    ModelError and its kin.
 
     Examples:
         >>> mixlens.load()
@@ -40,11 +42,11 @@ def load(model: Any = None, tokenizer: Any = None, **options: Any) -> Lens:
     if model is None or isinstance(model, str) or hasattr(model, "__fspath__"):
         from mixlens.loading import load_named
 
-        model, packaged, name = load_named(None if model is None else str(model), **options)
-        return Lens(model, tokenizer if tokenizer is not None else packaged, name=name)
+        model, packaged, name = load_named(None if model is None else str(model), spec, **options)
+        return Lens(model, tokenizer if tokenizer is not None else packaged, name=name, spec=spec)
     if options:
         raise UnknownOption(f"expected no options beside a loaded model, got {sorted(options)}; set them when loading")
-    return Lens(model, tokenizer)
+    return Lens(model, tokenizer, spec=spec)
 
 
 def verb(function: Callable[Concatenate[Subject, P], R]) -> Callable[Concatenate[Lens, P], R]:
@@ -68,9 +70,9 @@ class Lens:
     """
 
     @settled
-    def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None) -> None:
+    def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None, spec: Spec | None = None) -> None:
         given = taken_apart(model, tokenizer)
-        self._subject = examined(given.model, given.tokenizer, name, given.pooled)
+        self._subject = examined(given.model, given.tokenizer, name, given.pooled, spec)
         self.model, self.tokenizer = self._subject.model, self._subject.tokenizer
         self.spec, self.head = self._subject.spec, self._subject.head
         self.name, self.limit = self._subject.name, self._subject.limit
@@ -90,7 +92,8 @@ class Lens:
             >>> check.passed, check.supports["alti"] is None
             (True, True)
         """
-        return replace(self_check(self.model, self.spec, self.name), supports=supports(self.spec, self.head))
+        check, origin = self_check(self.model, self.spec, self.name), self._subject.origin
+        return replace(check, supports=supports(self.spec, self.head), origin=origin)
 
     @property
     def self_check_residual(self) -> float:

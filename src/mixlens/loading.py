@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import shares_layers, spec_for
+from mixlens.architectures import SPECS, Spec, shares_layers, spec_for
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
+from mixlens.infer import refuse
 from mixlens.progress import quiet
 
 _EMBEDDED = "mixlens:"
@@ -35,13 +36,14 @@ _HINTS = {
 }
 
 
-def load_named(name: str | None, **options: Any) -> tuple[Any, Any, str]:
+def load_named(name: str | None, spec: Spec | None = None, **options: Any) -> tuple[Any, Any, str]:
     """Model, tokenizer (None where there is none) and the name to show: an embedded model, a folder or a hub id.
 
-    None: the embedded default. Raises ModelError, MissingExtra, UnknownOption.
+    None: the embedded default. `spec`: as its user says that the layers are built. Raises ModelError, MissingExtra,
+    UnknownOption.
     """
     if name is not None and not name.startswith(_EMBEDDED):
-        return *load_pretrained(name, **options), name
+        return *load_pretrained(name, spec, **options), name
     if options:
         raise UnknownOption(f"expected no options for an embedded model, got {sorted(options)}; set them after loading")
     if name is None or name == _EMBEDDED + DEFAULT:
@@ -49,7 +51,7 @@ def load_named(name: str | None, **options: Any) -> tuple[Any, Any, str]:
     return *load_embedded(name.removeprefix(_EMBEDDED)), name
 
 
-def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
+def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tuple[Any, Any]:
     """Model (with the head that its config names) and tokenizer (None where there is none).
 
     `options` go to `from_pretrained`; those that say where files are go to the tokenizer's too.
@@ -65,9 +67,9 @@ def load_pretrained(name: str, **options: Any) -> tuple[Any, Any]:
     with _reading(name, "configuration"):
         config, rest = AutoConfig.from_pretrained(where, return_unused_kwargs=True, **shared, **options)
     rest = {k: v for k, v in rest.items() if k in options}
-    spec_for(config)  # refuse by name before any weights are read
+    refuse(config, spec)  # before any weights are read
     if "gguf_file" not in shared and getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config  # (`spec_for` lets nothing pass but floats that a GGUF file was made into)
+        del config.quantization_config  # (`refuse` lets nothing pass but floats that a GGUF file was made into)
     cls = _class(config, trust, "gguf_file" in shared)
     if folder is not None:
         with _reading(name, "configuration"):
@@ -191,7 +193,8 @@ def _complete(model: Any, cls: Any, config: Any, loaded: Mapping[str, Any], name
 def _parameters(cls: Any, config: Any, trust: bool, folder: Path) -> int:
     """How many numbers a model of this configuration has at least; nothing is allocated for it."""
     layers, width = getattr(config, "num_hidden_layers", 0), getattr(config, "hidden_size", 0)
-    least = 0 if shares_layers(spec_for(config)) else int(layers) * int(width)  # a norm a layer of its own
+    shared = config.model_type in SPECS and shares_layers(spec_for(config))
+    least = 0 if shared else int(layers) * int(width)  # a norm a layer of its own
     if least > 4 * _bytes(folder):
         return least  # building so many layers, however empty, takes its time
     with torch.device("meta"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -60,6 +62,20 @@ def bar(title: str) -> Iterator[Callable[..., None]]:
             line.update(done - line.n)
 
         yield report
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without warnings and what transformers logs, where a model is tried that nobody has; as they were behind it."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 @contextmanager

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -15,7 +13,6 @@ import mixlens
 from mixlens.architectures import (
     SPECS,
     Feed,
-    Spec,
     ffn_width,
     layer_count,
     layer_modules,
@@ -24,18 +21,17 @@ from mixlens.architectures import (
     spec_for,
     takes_positions,
 )
-from mixlens.architectures.spec import SubBlock
 from mixlens.errors import MixlensError, UnknownArchitecture, UnsupportedConfig
 from mixlens.mixing import MIXING
-from mixlens.subject.check import self_check
 from models import families, stored
+from models.mutations import mutations, refused
 
 QUICK = ("bert", "gemma2")
 TEXT = families.text()
 
 
 def test_every_spec_has_a_family_here():
-    assert {family.model_type for family in families.FAMILIES.values()} == set(SPECS)
+    assert {*(family.model_type for family in families.FAMILIES.values()), *families.SINGLE} == set(SPECS)
 
 
 @pytest.mark.parametrize("name", families.FAMILIES)
@@ -45,8 +41,10 @@ def test_check_passes(name):
     assert check.worst < 5e-15
     assert len(check.layers) == (4 if name.startswith(("albert", "modernbert")) else 3)
     assert check.causal == families.FAMILIES[name].causal
-    post = spec_for(families.config_of(name)).order == "post"
-    assert [m for m in MIXING if check.supports[m]] == ([] if post else ["norm_resln"])
+    spec = spec_for(families.config_of(name))
+    lacking = [] if spec.order == "post" else ["norm_resln"]
+    lacking += ["hta", "hta_x_input"] if spec.seam == "softmax" else []
+    assert [m for m in MIXING if check.supports[m]] == lacking
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2"])
@@ -56,76 +54,6 @@ def test_check_passes_where_norms_round_to_float32(name):
 
 
 # --- every mutation of every spec ---
-
-
-def changed(spec: Spec, part: SubBlock, **fields: object) -> Spec:
-    """The spec with fields of one sub-block changed."""
-    return replace(spec, chain=tuple(replace(p, **fields) if p is part else p for p in spec.chain))
-
-
-def mutations(spec: Spec, layer: nn.Module) -> Iterator[tuple[str, Callable[[], Spec]]]:
-    """The spec with one thing changed: a path to each other module of the kind, an order, a norm's kind ..."""
-    named = [(path, module) for path, module in layer.named_modules() if path]
-    linear = [p for p, m in named if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"]
-    norms = [p for p, m in named if "Norm" in type(m).__name__]
-    attend, feed = spec.attend, spec.feed
-    for path in [p for p, _ in named if p != attend.attention]:
-        yield f"attention={path}", partial(changed, spec, attend, attention=path)
-    for path in linear:
-        if path != attend.out:
-            yield f"out={path}", partial(changed, spec, attend, out=path)
-        for k, up in enumerate(feed.up):
-            if path != up:
-                yield f"up[{k}]={path}", partial(changed, spec, feed, up=(*feed.up[:k], path, *feed.up[k + 1 :]))
-        if path != feed.down:
-            yield f"down={path}", partial(changed, spec, feed, down=path)
-    places = [(part, role) for part in spec.chain for role in ("norm", "branch_norm")]
-    for k, (part, role) in enumerate(places):
-        current, what = getattr(part, role), f"{type(part).__name__}.{role}"
-        for path in [*norms, None]:
-            if path != current:
-                yield f"{what}={path}", partial(changed, spec, part, **{role: path})
-        for other, its in places[k + 1 :]:
-            if current is not None and getattr(other, its) is not None:
-                yield f"{what}<->{type(other).__name__}.{its}", partial(swapped, spec, part, role, other, its)
-    for order in ("post", "pre", "parallel"):
-        for first in norms if order == "post" else [None]:
-            if (order, first) != (spec.order, attend.norm):
-                chain = (replace(attend, norm=first), feed)
-                yield f"order={order}, norm={first}", partial(replace, spec, order=order, chain=chain)
-    yield "reads=memory", partial(changed, spec, attend, reads="memory")
-    yield "chain reversed", partial(replace, spec, chain=spec.chain[::-1])
-    yield "no network", partial(replace, spec, chain=(attend,))
-    yield "network twice", partial(replace, spec, chain=(attend, feed, feed))
-    yield "no attention", partial(replace, spec, chain=(feed,))
-    yield "attention twice", partial(replace, spec, chain=(attend, *spec.chain))
-    yield "norm", partial(replace, spec, norm="rms" if spec.norm == "layer" else "layer")
-    yield "one_plus", partial(replace, spec, one_plus=not spec.one_plus)
-    if len(feed.up) == 1:
-        yield "fused", partial(changed, spec, feed, fused=not feed.fused)
-    yield "act", partial(changed, spec, feed, act=feed.down)
-    if len(feed.up) == 2:
-        yield "up reversed", partial(changed, spec, feed, up=feed.up[::-1])
-        yield "up[0] alone", partial(changed, spec, feed, up=feed.up[:1])
-        yield "up[1] alone", partial(changed, spec, feed, up=feed.up[1:])
-    elif not feed.fused:
-        yield "up twice", partial(changed, spec, feed, up=feed.up * 2)
-    for k, path in enumerate(attend.qkv or ()):
-        for other in linear:
-            if other != path:
-                qkv = (*attend.qkv[:k], other, *attend.qkv[k + 1 :])
-                yield f"qkv[{k}]={other}", partial(changed, spec, attend, qkv=qkv)
-    yield "layers=absent", partial(replace, spec, layers="absent")
-
-
-def swapped(spec: Spec, part: SubBlock, role: str, other: SubBlock, its: str) -> Spec:
-    """Two norms in each other's places."""
-    here, there = getattr(part, role), getattr(other, its)
-    if part is other:
-        return changed(spec, part, **{role: there, its: here})
-    moved = {id(part): {role: there}, id(other): {its: here}}
-    return replace(spec, chain=tuple(replace(p, **moved.get(id(p), {})) for p in spec.chain))
-
 
 BERT, OPT = (spec_for(families.config_of(name)) for name in ("bert", "opt"))
 MEMORY = replace(BERT.attend, reads="memory", qkv=None)
@@ -171,19 +99,6 @@ def test_a_network_has_one_first_map_or_two(up, fused):
         Feed(up, "act", "down", "norm", fused=fused)
 
 
-def refused(model: object, make: Callable[[], Spec]) -> bool:
-    """Whether a spec cannot be made, or does not survive the self-check."""
-    try:
-        spec = make()
-    except ValueError:
-        return True
-    try:
-        self_check(model, spec, "it").require()
-    except MixlensError:
-        return True
-    return False
-
-
 TRIED = [
     pytest.param(name, dtype, marks=() if name in QUICK and dtype == torch.float64 else pytest.mark.slow)
     for name in families.FAMILIES
@@ -209,7 +124,9 @@ def test_unknown_architecture():
     from transformers import BloomConfig, BloomModel
 
     model = BloomModel(BloomConfig(vocab_size=9, hidden_size=8, n_layer=1, n_head=2))
-    with pytest.raises(UnknownArchitecture, match=r"expected a model type of albert, bert, .*, got 'bloom'; CONTRIB"):
+    with pytest.raises(
+        UnknownArchitecture, match=r"a spec \(albert, .*\) .*, got 'bloom': its attention is not handed to"
+    ):
         mixlens.load(model)
 
 
@@ -262,7 +179,9 @@ def test_every_setting_of_the_families_is_handled(name):
 
 
 def test_position_limits():
-    assert {position_limit(families.model(name)) for name in families.FAMILIES} == {40}
+    assert {position_limit(families.model(name), spec_for(families.config_of(name))) for name in families.FAMILIES} == {
+        40
+    }
 
 
 @pytest.mark.parametrize("name", families.FAMILIES)
@@ -282,10 +201,12 @@ def test_layers_are_counted_as_they_run(name):
 @pytest.mark.parametrize("name", families.FAMILIES)
 def test_the_width_of_a_network_is_read_off_its_modules(name):
     model = families.model(name)
-    assert ffn_width(model, spec_for(model.config)) == 44  # whatever the configuration calls it
+    # whatever the configuration calls it; of experts both matrices of the two that a token is sent to, and the router
+    widths = {"mixtral": 2 * (88 + 44) + 3, "gpt_oss": 2 * (88 + 44) + 3 * 3, "qwen3_moe": 2 * (48 + 32) + 4}
+    assert ffn_width(model, spec_for(model.config)) == widths.get(name, 44)
 
 
-WINDOWED = ("mistral", "gemma2", "modernbert")  # a window counts the masked token too
+WINDOWED = ("mistral", "gemma2", "modernbert", "gpt_oss")  # a window counts the masked token too
 
 
 @pytest.mark.parametrize("name", [name for name in families.FAMILIES if name not in WINDOWED])
@@ -308,7 +229,8 @@ def test_positions_are_taken_as_the_spec_says(name):
 
 
 def test_positions_can_be_given_where_the_forward_takes_them():
-    assert all(takes_positions(families.model(name, "sequence")) for name in families.FAMILIES)
+    for name, family in families.FAMILIES.items():
+        assert takes_positions(families.model(name, "sequence" if "sequence" in family.heads else "causal"))
     model = copy.deepcopy(families.model("bert"))
     model.forward = lambda input_ids, attention_mask: None
     assert not takes_positions(model)

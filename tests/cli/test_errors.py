@@ -49,7 +49,7 @@ def test_debug_lets_the_traceback_through(cli):
 def test_a_fault_of_our_own_is_one_line_too(cli, monkeypatch):
     monkeypatch.setattr(mixlens.errors, "did_you_mean", None)
     monkeypatch.setattr(running, "load", lambda model: 1 / 0)
-    monkeypatch.setattr("mixlens.cli.commands.load", lambda model: 1 / 0)
+    monkeypatch.setattr("mixlens.cli.explaining.load", lambda model: 1 / 0)
     assert (
         one_line_error(cli("explain", TEXT)) == "unexpected ZeroDivisionError: division by zero (--debug shows where)"
     )
@@ -86,7 +86,7 @@ def test_one_file_that_cannot_be_written_is_not_all(cli, tmp_path, monkeypatch):
         (["map", TEXT, "--aggregate", "layer"], "layer:K"),
         (["map", TEXT, "--aggregate", "mean:1"], "takes no number"),
         (["map", TEXT, "--row", "first", "--png", "a.png"], "'max'"),
-        (["explain"], "Missing argument"),
+        (["explain"], "expected a TEXT in quotes, or --data FILE, got neither"),
         (["explian", TEXT], "No such command"),
     ],
 )

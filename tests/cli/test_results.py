@@ -144,6 +144,7 @@ def test_check_prints_three_residuals_a_layer_and_the_methods(cli):
     assert (result.exit_code, result.stderr) == (0, "")
     assert len(re.findall(r"│ \d +(│ \d\.\de-\d\d +|│ 0\.0e\+00 +){3}│", result.stdout)) == 2
     assert "passed" in result.stdout
+    assert "spec (hand-written): Spec(" in result.stdout
     assert re.search(r"value_zeroing +│ yes", result.stdout)
 
 

@@ -32,7 +32,7 @@ def pairs(causal: bool = False) -> list[object]:
         pytest.param(name, method, marks=() if name in QUICK else pytest.mark.slow)
         for name, family in families.FAMILIES.items()
         for method, facts in MIXING.items()
-        if order(name) in facts.orders and (family.causal or not causal)
+        if facts.defined(spec_for(families.config_of(name))) and (family.causal or not causal)
     ]
 
 
@@ -101,7 +101,11 @@ def test_facts_hold(name, method):
             assert (got.scores >= 0).all()
         if facts.rows_sum_to_one:
             sums = got.scores.sum(-1)
-            close(sums, (~(got.scores == 0).all(-1)).to(sums))  # a row of zeros stays one
+            whole = (~(got.scores == 0).all(-1)).to(sums)  # a row of zeros stays one
+            if name == "gpt_oss" and method in ("attention", "attention_fixed_res"):  # but for what the sinks take
+                assert (sums < whole - 1e-3).any() and (sums <= whole + 1e-12).all()
+            else:
+                close(sums, whole)
             assert (sums > 0).double().mean() > 0.9
         assert got.causal == (families.FAMILIES[name].causal and n > 1)
         if got.causal:

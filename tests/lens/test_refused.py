@@ -161,9 +161,11 @@ def test_a_ratio_that_is_not_defined():
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neox"])
 def test_what_is_not_defined_without_a_norm_behind_the_sum(name):
     model = lens(name, special=False)
-    with pytest.raises(Undefined, match=r"norm_resln is defined for post-LN layers, .*; use norm_res or globenc"):
+    with pytest.raises(
+        Undefined, match=r"norm_resln needs a norm behind the residual sum \(post-LN\); .*; use norm_res or globenc"
+    ):
         model.mixing(TEXT, method="norm_resln")
-    with pytest.raises(Undefined, match="norm_resln is defined for post-LN layers"):
+    with pytest.raises(Undefined, match="norm_resln needs a norm behind the residual sum"):
         model.attribute(TEXT, method="norm_resln+rollout")
     with pytest.raises(Undefined, match="upto='ln2' needs a norm behind the FFN"):
         model.mixing(TEXT, method="alti", upto="ln2")

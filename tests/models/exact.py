@@ -39,7 +39,12 @@ def _attention(
         logits = logits.masked_fill(~attention_mask, -torch.inf)
         blind = ~attention_mask.any(-1, keepdim=True)  # padding on the left: a row without anything to see
         logits = logits.masked_fill(blind, 0.0)
-    weights = logits.softmax(-1)
+    sinks = kwargs.get("s_aux")
+    if sinks is None:
+        weights = logits.softmax(-1)
+    else:
+        last = sinks.view(1, -1, 1, 1).expand(*logits.shape[:-1], 1)
+        weights = torch.cat([logits, last], -1).softmax(-1)[..., :-1]
     return (weights @ value).transpose(1, 2).contiguous(), weights
 
 

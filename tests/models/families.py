@@ -31,6 +31,18 @@ _SIZES = {
 }
 _BERT = {**_SIZES, "type_vocab_size": 2, "hidden_act": "gelu"}
 _LLAMA = {**_SIZES, "num_key_value_heads": 2, "head_dim": 10, "bos_token_id": CLS, "eos_token_id": SEP}
+_GPTJ = {
+    "vocab_size": VOCABULARY,
+    "n_embd": 32,
+    "n_layer": 3,
+    "n_head": 4,
+    "n_inner": 44,
+    "n_positions": 40,
+    "rotary_dim": 4,
+    "pad_token_id": PAD,
+    "bos_token_id": CLS,
+    "eos_token_id": SEP,
+}
 _OPT = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -41,6 +53,7 @@ _OPT = {
     "pad_token_id": PAD,
 }
 
+_FALCON = {**{k: v for k, v in _SIZES.items() if k != "intermediate_size"}, "ffn_hidden_size": 44, "bias": True}
 _ENCODER = {"base": "Model", "sequence": "ForSequenceClassification", "masked": "ForMaskedLM"}
 _ENCODER = {**_ENCODER, "token": "ForTokenClassification"}
 _DECODER = {"base": "Model", "sequence": "ForSequenceClassification", "causal": "ForCausalLM"}
@@ -67,10 +80,14 @@ def _encoder(model_type: str, prefix: str, **settings: Any) -> Family:
 
 
 def _decoder(model_type: str, prefix: str, base: Mapping[str, Any], attention: str = "sdpa", **settings: Any) -> Family:
-    return Family(model_type, prefix, {**base, **settings}, _DECODER, attention)
+    heads = {head: ending for head, ending in _DECODER.items() if hasattr(transformers, prefix + ending)}
+    return Family(model_type, prefix, {**base, **settings}, heads, attention)
 
 
 _SHIFTED = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 42}
+
+# Parts of these are computed in float32 whatever the model's type: laws to a float64's precision say nothing of them.
+SINGLE = ("deberta", "bloom", "gpt_neo", "mpt")
 
 FAMILIES: dict[str, Family] = {
     "bert": _encoder("bert", "Bert", layer_norm_eps=1e-3),
@@ -132,6 +149,56 @@ FAMILIES: dict[str, Family] = {
         query_pre_attn_scalar=13,
         attention_bias=True,
     ),
+    "granite": _decoder(
+        "granite",
+        "Granite",
+        _LLAMA,
+        attention_multiplier=0.21,
+        residual_multiplier=0.6,
+        embedding_multiplier=3.0,
+        logits_scaling=2.0,
+    ),
+    "olmo2": _decoder("olmo2", "Olmo2", {k: v for k, v in _LLAMA.items() if k != "head_dim"}),
+    "mixtral": _decoder("mixtral", "Mixtral", _LLAMA, num_local_experts=3, num_experts_per_tok=2),
+    "qwen3_moe": _decoder(
+        "qwen3_moe",
+        "Qwen3Moe",
+        _LLAMA,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=24,
+        mlp_only_layers=[1],
+    ),
+    "gpt_oss": _decoder(
+        "gpt_oss",
+        "GptOss",
+        _LLAMA,
+        attention="eager",  # sdpa knows no sinks
+        num_local_experts=3,
+        num_experts_per_tok=2,
+        sliding_window=3,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
+    "mpnet": Family("mpnet", "MPNet", {**_SIZES, **_SHIFTED}, attention="eager"),
+    "deberta-v2": Family(
+        "deberta-v2",
+        "DebertaV2",
+        {
+            **_SIZES,
+            "relative_attention": True,
+            "pos_att_type": ["c2p", "p2c"],
+            "position_buckets": 8,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "position_biased_input": False,
+            "type_vocab_size": 0,
+        },
+        attention="eager",
+    ),
+    "falcon": _decoder("falcon", "Falcon", _FALCON, new_decoder_architecture=True, num_kv_heads=2),
+    "falcon-sequential": _decoder(
+        "falcon", "Falcon", _FALCON, attention="eager", alibi=True, parallel_attn=False, multi_query=False
+    ),
     "modernbert": Family(
         "modernbert",
         "ModernBert",
@@ -151,11 +218,27 @@ FAMILIES: dict[str, Family] = {
     ),
 }
 
+# Types that no table of mixlens has: their specs are found.
+FOUND: dict[str, Family] = {
+    "phi": _decoder("phi", "Phi", _SIZES, partial_rotary_factor=0.5, bos_token_id=CLS, eos_token_id=SEP),
+    "gptj": _decoder("gptj", "GPTJ", _GPTJ),
+    "stablelm": _decoder("stablelm", "StableLm", {**_SIZES, "num_key_value_heads": 2}),
+    "biogpt": _decoder("biogpt", "BioGpt", _SIZES, bos_token_id=CLS, eos_token_id=SEP),
+    "gemma3_text": _decoder("gemma3_text", "Gemma3Text", _LLAMA, sliding_window=3, query_pre_attn_scalar=13),
+    "xlm-roberta-xl": _encoder("xlm-roberta-xl", "XLMRobertaXL", **_SHIFTED),
+    "nomic_bert": _encoder("nomic_bert", "NomicBert"),
+}
+
+
+def family(name: str) -> Family:
+    """A family by its name, whoever says how its layers are built."""
+    return FAMILIES.get(name) or FOUND[name]
+
 
 def config_of(name: str, **settings: Any) -> Any:
     """A fresh configuration of a family, some settings changed."""
-    family = FAMILIES[name]
-    return getattr(transformers, f"{family.prefix}Config")(**{**family.settings, **settings})
+    kind = family(name)
+    return getattr(transformers, f"{kind.prefix}Config")(**{**kind.settings, **settings})
 
 
 def make(
@@ -169,13 +252,14 @@ def make(
     **settings: Any,
 ) -> Any:
     """A fresh model in eval mode. `exact`: norms that round to float32 whatever the dtype do so no longer."""
-    family = FAMILIES[name]
-    cls = getattr(transformers, family.prefix + family.heads[head])
+    kind = family(name)
+    cls = getattr(transformers, kind.prefix + kind.heads[head])
+    config = config_of(name, **settings)
+    if dtype == torch.float64:
+        config._experts_implementation = "eager"  # grouped products of experts know no float64
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = cls._from_config(
-            config_of(name, **settings), attn_implementation=attention or family.attention, dtype=torch.float64
-        )
+        model = cls._from_config(config, attn_implementation=attention or kind.attention, dtype=torch.float64)
         randomize(model)
     if exact and dtype == torch.float64:
         exact_norms(model)

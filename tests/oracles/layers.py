@@ -19,7 +19,7 @@ from scipy.special import erf
 
 from models import exact, families
 
-NAMES = ("bert", "gpt2", "gpt_neox", "llama", "gemma2", "modernbert")
+NAMES = ("bert", "gpt2", "gpt_neox", "llama", "gemma2", "granite", "gpt_oss", "modernbert")
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,10 @@ def gpt_neox(model: Any, x: ndarray) -> Iterator[Layer]:
 def llama(model: Any, x: ndarray) -> Iterator[Layer]:
     c = model.config
     count, groups = c.num_attention_heads, c.num_attention_heads // c.num_key_value_heads
-    gemma = c.model_type == "gemma2"
+    gemma, granite = c.model_type == "gemma2", c.model_type == "granite"
     plus = 1.0 if gemma else 0.0
+    scaling = c.attention_multiplier if granite else (c.query_pre_attn_scalar if gemma else c.head_dim) ** -0.5
+    share = c.residual_multiplier if granite else 1.0  # of each sub-block's output
     cos, sin = angles(model, len(x))
     i = np.arange(len(x))
     for index in range(c.num_hidden_layers):
@@ -232,14 +234,14 @@ def llama(model: Any, x: ndarray) -> Iterator[Layer]:
         k = rotate(heads(w.linear("self_attn.k_proj")(inner), count // groups), cos, sin)
         v = heads(w.linear("self_attn.v_proj")(inner), count // groups)
         k, v = np.repeat(k, groups, 0), np.repeat(v, groups, 0)
-        logits = q @ k.transpose(0, 2, 1) / np.sqrt(c.query_pre_attn_scalar if gemma else c.head_dim)
+        logits = q @ k.transpose(0, 2, 1) * scaling
         if gemma:
             logits = c.attn_logit_softcapping * np.tanh(logits / c.attn_logit_softcapping)
         gate, up, down = (w.linear(f"mlp.{part}_proj") for part in ("gate", "up", "down"))
 
         def ffn(u: ndarray, w: Weights = w, gate=gate, up=up, down=down) -> ndarray:
             out = down((gelu_tanh if gemma else silu)(gate(u)) * up(u))
-            return w.rms("post_feedforward_layernorm", c.rms_norm_eps, plus)(out) if gemma else out
+            return w.rms("post_feedforward_layernorm", c.rms_norm_eps, plus)(out) if gemma else share * out
 
         layer = Layer(
             "pre",
@@ -247,8 +249,8 @@ def llama(model: Any, x: ndarray) -> Iterator[Layer]:
             softmax(logits, visible),
             visible,
             v,
-            heads(w.get("self_attn.o_proj.weight"), count).transpose(0, 2, 1),
-            w.bias("self_attn.o_proj"),
+            share * heads(w.get("self_attn.o_proj.weight"), count).transpose(0, 2, 1),
+            share * w.bias("self_attn.o_proj"),
             ffn,
             None,
             w.rms("pre_feedforward_layernorm" if gemma else "post_attention_layernorm", c.rms_norm_eps, plus),
@@ -256,6 +258,56 @@ def llama(model: Any, x: ndarray) -> Iterator[Layer]:
         )
         yield layer
         x = layer.y
+
+
+def gpt_oss(model: Any, x: ndarray) -> Iterator[Layer]:
+    c = model.config
+    count, groups = c.num_attention_heads, c.num_attention_heads // c.num_key_value_heads
+    cos, sin = (np.concatenate([t, t], -1) for t in angles(model, len(x)))
+    i = np.arange(len(x))
+    for index, kind in enumerate(c.layer_types):
+        w = Weights(model, f"layers.{index}")
+        visible = i[None] <= i[:, None]
+        if kind == "sliding_attention":
+            visible = visible & (i[None] > i[:, None] - c.sliding_window)
+        inner = w.rms("input_layernorm", c.rms_norm_eps)(x)
+        q = rotate(heads(w.linear("self_attn.q_proj")(inner), count), cos, sin)
+        k = rotate(heads(w.linear("self_attn.k_proj")(inner), count // groups), cos, sin)
+        v = heads(w.linear("self_attn.v_proj")(inner), count // groups)
+        k, v = np.repeat(k, groups, 0), np.repeat(v, groups, 0)
+        logits = q @ k.transpose(0, 2, 1) / np.sqrt(c.head_dim)
+        sinks = np.broadcast_to(w.get("self_attn.sinks")[:, None, None], (count, len(x), 1))
+        wide = np.concatenate([visible, np.ones_like(visible[:, :1])], -1)
+        layer = Layer(
+            "pre",
+            x,
+            softmax(np.concatenate([logits, sinks], -1), wide)[..., :-1],
+            visible,
+            v,
+            heads(w.get("self_attn.o_proj.weight"), count).transpose(0, 2, 1),
+            w.bias("self_attn.o_proj"),
+            lambda u, w=w: experts(w, u, c.num_experts_per_tok),
+            None,
+            w.rms("post_attention_layernorm", c.rms_norm_eps),
+        )
+        yield layer
+        x = layer.y
+
+
+def experts(w: Weights, u: ndarray, chosen: int) -> ndarray:
+    """gpt-oss's mixture: of each token's vector (..., dim) the experts of the highest router logits."""
+    out = np.zeros_like(u)
+    for at in np.ndindex(u.shape[:-1]):
+        t = u[at]
+        logits = w.get("mlp.router.weight") @ t + w.get("mlp.router.bias")
+        best = np.argsort(-logits)[:chosen]
+        shares = np.exp(logits[best] - logits[best].max())
+        for e, share in zip(best, shares / shares.sum(), strict=True):
+            both = t @ w.get("mlp.experts.gate_up_proj")[e] + w.get("mlp.experts.gate_up_proj_bias")[e]
+            gate, up = np.minimum(both[::2], 7.0), np.clip(both[1::2], -7.0, 7.0)
+            active = (up + 1) * gate / (1 + np.exp(-1.702 * gate))
+            out[at] += share * (active @ w.get("mlp.experts.down_proj")[e] + w.get("mlp.experts.down_proj_bias")[e])
+    return out
 
 
 def modernbert(model: Any, x: ndarray) -> Iterator[Layer]:
@@ -302,6 +354,8 @@ FORWARDS: dict[str, Callable[[Any, ndarray], Iterator[Layer]]] = {
     "gpt_neox": gpt_neox,
     "llama": llama,
     "gemma2": llama,
+    "granite": llama,
+    "gpt_oss": gpt_oss,
     "modernbert": modernbert,
 }
 

@@ -11,15 +11,17 @@ from torch import Tensor, nn
 from transformers import Cache
 
 import mixlens
+from mixlens.architectures import spec_for
 from mixlens.capture.run import LayerPass, run
 from mixlens.decompose import Block, jacobian
 from mixlens.errors import SelfCheckFailed
-from mixlens.mixing import hta
+from mixlens.mixing import MIXING, hta
 from models import exact, families
 
 N = 7  # more than a window
 TOLERANCE = 1e-12
 QUICK = ("bert", "gpt2", "gpt_neox", "gemma2", "modernbert")  # every order, norm and FFN; -m slow: all others
+DEFINED = [n for n in families.FAMILIES if MIXING["hta"].defined(spec_for(families.config_of(n)))]
 METHODS = ("hta", "hta_x_input")
 
 
@@ -71,7 +73,12 @@ def close(got: Tensor, real: Tensor, tolerance: float = TOLERANCE) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in families.FAMILIES]
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in families.FAMILIES
+        if MIXING["hta"].defined(spec_for(families.config_of(name)))
+    ],
 )
 def test_maps_are_the_norms_of_autograd_s_jacobian(name):
     for method in METHODS:

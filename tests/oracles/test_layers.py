@@ -18,6 +18,8 @@ def final_norm(name: str, model) -> Norm | None:
         "gpt_neox": lambda: w.norm("final_layer_norm", c.layer_norm_eps),
         "llama": lambda: w.rms("norm", c.rms_norm_eps),
         "gemma2": lambda: w.rms("norm", c.rms_norm_eps, 1.0),
+        "granite": lambda: w.rms("norm", c.rms_norm_eps),
+        "gpt_oss": lambda: w.rms("norm", c.rms_norm_eps),
         "modernbert": lambda: w.norm("final_norm", c.norm_eps),
     }[name]()
 

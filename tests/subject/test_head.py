@@ -162,8 +162,8 @@ def test_a_vector_is_no_answer():
 @pytest.mark.parametrize(
     ("kind", "seen"),
     [
-        ("BertForPreTraining", r"prediction_logits \(1, 8, 97\), seq_relationship_logits \(1, 2\)"),
-        ("ElectraForPreTraining", r"logits \(1, 8\)"),
+        ("BertForPreTraining", r"prediction_logits \(1, 24, 97\), seq_relationship_logits \(1, 2\)"),
+        ("ElectraForPreTraining", r"logits \(1, 24\)"),
     ],
 )
 def test_heads_that_answer_something_else(kind, seen):

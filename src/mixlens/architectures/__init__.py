@@ -1,6 +1,14 @@
-"""Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`."""
+"""Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`.
 
-from mixlens.architectures.match import base_model, layer_modules, spec_for, submodule, unwrap
+Called, it lists the model types of the installed transformers: `mixlens.architectures()` (see `mixlens.survey`).
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from mixlens.architectures.match import base_class, base_model, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
     accepts,
     ffn_width,
@@ -10,15 +18,18 @@ from mixlens.architectures.sizes import (
     shares_layers,
     takes_positions,
 )
-from mixlens.architectures.spec import Attend, Feed, Spec
+from mixlens.architectures.spec import Attend, Feed, Network, Spec
 from mixlens.architectures.table import SPECS, variants
+from mixlens.architectures.written import written
 
 __all__ = [
     "SPECS",
     "Attend",
     "Feed",
+    "Network",
     "Spec",
     "accepts",
+    "base_class",
     "base_model",
     "ffn_width",
     "fuses_attention",
@@ -31,4 +42,15 @@ __all__ = [
     "takes_positions",
     "unwrap",
     "variants",
+    "written",
 ]
+
+
+class _Called(ModuleType):
+    """A package whose name is a verb of `mixlens` too: importing it would hide a function of that name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return import_module("mixlens.survey").architectures(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Called

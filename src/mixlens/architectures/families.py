@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mixlens.architectures.spec import Attend, Feed, Spec
+from mixlens.architectures.spec import Attend, Feed, Network, Spec
 
 BERT = Spec(
     layers="encoder.layer",
@@ -103,6 +103,18 @@ GEMMA2 = replace(
     one_plus=True,
 )
 
+MIXTURE = replace(LLAMA, chain=(LLAMA.attend, Network("mlp", norm="post_attention_layernorm")))
+
+OLMO2 = replace(
+    LLAMA,
+    chain=(
+        replace(LLAMA.attend, branch_norm="post_attention_layernorm"),
+        replace(LLAMA.feed, norm=None, branch_norm="post_feedforward_layernorm"),
+    ),
+)
+
+GRANITE = replace(LLAMA, chain=tuple(replace(part, scale="residual_multiplier") for part in (LLAMA.attend, LLAMA.feed)))
+
 MODERNBERT = Spec(
     layers="layers",
     chain=(
@@ -111,6 +123,53 @@ MODERNBERT = Spec(
     ),
     bare=True,
 )
+
+
+# Models that call no attention interface.
+DEBERTA = replace(BERT, chain=(replace(BERT.attend, qkv=None), BERT.feed), seam="softmax")
+
+MPNET = replace(
+    DEBERTA,
+    chain=(Attend("attention.attn", "attention.attn.o", norm="attention.LayerNorm"), BERT.feed),
+    positions="ids",
+)
+
+BLOOM = Spec(
+    layers="h",
+    chain=(
+        Attend("self_attention", "self_attention.dense"),
+        Feed(("mlp.dense_h_to_4h",), "mlp.gelu_impl", "mlp.dense_4h_to_h", norm="post_attention_layernorm"),
+    ),
+    seam="softmax",
+    positions="mask",
+)
+
+GPT_NEO = replace(GPT2, chain=(Attend("attn.attention", "attn.attention.out_proj"), GPT2.feed), seam="softmax")
+
+MPT = Spec(
+    layers="blocks",
+    chain=(Attend("attn", "attn.out_proj"), Feed(("ffn.up_proj",), "ffn.act", "ffn.down_proj", norm="norm_2")),
+    seam="softmax",
+)
+
+FALCON = Spec(
+    layers="h",
+    chain=(
+        Attend("self_attention", "self_attention.dense"),
+        Feed(("mlp.dense_h_to_4h",), "mlp.act", "mlp.dense_4h_to_h", norm="input_layernorm"),
+    ),
+    order="parallel",
+    seam="softmax",
+)
+
+
+def falcon(config: Any) -> Spec:
+    """Parallel sub-blocks of one norm or of two, or one behind the other."""
+    new = getattr(config, "new_decoder_architecture", False)
+    norm = "ln_mlp" if new and config.num_ln_in_parallel_attn != 1 else "input_layernorm"
+    sequential = not (config.parallel_attn or new)
+    feed = replace(FALCON.feed, norm="post_attention_layernorm" if sequential else norm)
+    return replace(FALCON, chain=(FALCON.attend, feed), order="pre" if sequential else "parallel")
 
 
 def gpt_neox(config: Any) -> Spec:

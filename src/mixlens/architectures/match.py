@@ -13,14 +13,20 @@ from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, Uns
 # embeddings, caps), parts above or below the layers, names, token ids, training and generation.
 _SIZES = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
 type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim
-word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner"""
+word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner
+num_layers num_heads d_model max_seq_len expansion_ratio ffn_hidden_size"""
 _READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon
 rms_norm_eps
 norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters
 sliding_window use_sliding_window max_window_layers layer_types local_attention query_pre_attn_scalar
 attn_logit_softcapping scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn
 use_bidirectional_attention is_decoder use_parallel_residual do_layer_norm_before sinusoidal_pos_embds
-pretraining_tp chunk_size_feed_forward"""
+pretraining_tp chunk_size_feed_forward residual_multiplier attention_multiplier embedding_multiplier logits_scaling
+num_local_experts num_experts num_experts_per_tok experts_per_token moe_intermediate_size decoder_sparse_step
+mlp_only_layers norm_topk_prob swiglu_limit relative_attention relative_attention_num_buckets pos_att_type
+position_buckets share_att_key norm_rel_ebd max_relative_positions position_biased_input alibi attention_types
+attention_layers window_size num_kv_heads multi_query new_decoder_architecture parallel_attn num_ln_in_parallel_attn
+bias attn_config pooler_hidden_size pooler_dropout pooler_hidden_act"""
 _ELSEWHERE = """_name_or_path architectures dtype id2label label2id model_type output_attentions output_hidden_states
 problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping
 _remove_final_layer_norm classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias
@@ -29,7 +35,7 @@ summary_first_dropout summary_proj_to_labels pad_token_id bos_token_id eos_token
 sparse_prediction sparse_pred_ignore_index deterministic_flash_attn"""
 _TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
 seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range
-init_std initializer_cutoff_factor"""
+init_std initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits"""
 HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
 
 # Keys that today's classes no longer read although old checkpoints carry them: the model would be another one.
@@ -57,7 +63,7 @@ def base_model(model: Any) -> Any:
     """The part without heads (`model.bert`, `model.transformer` ...), whatever a class of one's own calls it."""
     base = model.base_model
     config: Any = type(model.config)
-    kind = _base_class(config) if base is model else None
+    kind = base_class(config) if base is model else None
     if kind is None or isinstance(model, kind):
         return base
     inside = [module for module in model.modules() if isinstance(module, kind)]
@@ -65,11 +71,12 @@ def base_model(model: Any) -> Any:
 
 
 @cache
-def _base_class(config: Any) -> Any:
-    """transformers' class without heads for a class of configurations."""
+def base_class(config: Any) -> Any:
+    """transformers' class without heads for a class of configurations; None: it has none."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    return MODEL_MAPPING.get(config, None)
+    found = MODEL_MAPPING.get(config, None)
+    return found[0] if isinstance(found, tuple) else found
 
 
 def submodule(module: Any, path: str) -> Any:
@@ -102,12 +109,18 @@ def spec_for(config: Any) -> Spec:
     return family(config)
 
 
-def check_config(config: Any) -> None:
-    """Every key that differs from its class's default must be handled. Raises UnsupportedConfig."""
-    mine, default = config.to_dict(), type(config)().to_dict()
-    for key, value in mine.items():
+def check_gone(config: Any) -> None:
+    """No key that changed the mathematics once and is no longer read may be set. Raises UnsupportedConfig."""
+    for key, value in config.to_dict().items():
         if key in GONE and value != GONE[key] and not _floats(key, value):
             raise _unsupported(config, key, value, GONE[key])
+
+
+def check_config(config: Any) -> None:
+    """Every key that differs from its class's default must be handled. Raises UnsupportedConfig."""
+    check_gone(config)
+    mine, default = config.to_dict(), type(config)().to_dict()
+    for key, value in mine.items():
         # Keys that the class does not know cannot change what it computes.
         if key in default and key not in HANDLED and value != default[key]:
             raise _unsupported(config, key, value, default[key])

@@ -7,7 +7,6 @@ from typing import Any
 
 from mixlens.architectures.match import base_model, layer_modules, submodule
 from mixlens.architectures.spec import Spec
-from mixlens.architectures.table import SPECS
 
 
 def layer_count(model: Any, spec: Spec) -> int:
@@ -22,9 +21,34 @@ def shares_layers(spec: Spec) -> bool:
 
 
 def ffn_width(model: Any, spec: Spec) -> int:
-    """Hidden activations of one token in the widest feed-forward network, gates not counted."""
+    """Hidden activations of one token in the widest feed-forward network, gates not counted.
+
+    Of networks that are known as a whole the outputs of all their linear maps, of stacked experts those of each that a
+    token is sent to.
+    """
     layers = layer_modules(base_model(model), spec)
-    return max(_reads(submodule(layer, feed.down)) for layer in layers for feed in spec.feeds)
+    known = [_reads(submodule(layer, feed.down)) for layer in layers for feed in spec.feeds]
+    chosen = _experts_a_token(model.config)
+    return max(known + [_made(submodule(layer, part.module), chosen) for layer in layers for part in spec.networks])
+
+
+def _made(network: Any, chosen: int | None) -> int:
+    """The numbers that a network's matrices give of one token, at most."""
+    width = 0
+    for weight in network.parameters():
+        if weight.ndim == 2:
+            width += len(weight)
+        elif weight.ndim == 3:  # one matrix an expert
+            width += max(weight.shape[1:]) * min(len(weight), chosen or len(weight))
+    return width
+
+
+def _experts_a_token(config: Any) -> int | None:
+    """How many experts a router sends a token to; None where the configuration does not say."""
+    for name in ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts"):
+        if isinstance(number := getattr(config, name, None), int):
+            return number
+    return None
 
 
 def _reads(linear: Any) -> int:
@@ -48,18 +72,18 @@ def takes_positions(model: Any) -> bool:
     return "position_ids" in accepts(model)
 
 
-def position_limit(model: Any) -> int | None:
+def position_limit(model: Any, spec: Spec) -> int | None:
     """The most tokens that the model has positions for; None where nothing says so."""
     config = model.config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if limit is None:
         return None
-    family = SPECS.get(config.model_type)
-    shifted = family is not None and family(config).positions == "ids"
-    return int(limit) - int(config.pad_token_id) - 1 if shifted else int(limit)
+    return int(limit) - int(config.pad_token_id) - 1 if spec.positions == "ids" else int(limit)
 
 
 def fuses_attention(model: Any) -> bool:
-    """Whether attention is what torch's fused kernels compute: no soft cap on its logits, no bias added to them."""
-    config = base_model(model).config
-    return not (getattr(config, "attn_logit_softcapping", None) or hasattr(config, "relative_attention_num_buckets"))
+    """Whether attention is what torch's fused kernels compute: no soft cap on its logits, no bias, no sinks."""
+    base = base_model(model)
+    if getattr(base.config, "attn_logit_softcapping", None) or hasattr(base.config, "relative_attention_num_buckets"):
+        return False
+    return not any(name.endswith(".sinks") for name, _ in base.named_parameters())

@@ -10,6 +10,9 @@ Order = Literal["post", "pre", "parallel"]
 # Which tokens take a position: all of them; those that the attention mask shows; those whose ids are no padding,
 # numbered from behind the padding's id. In the last two, a masked padding token in the middle takes none.
 Positions = Literal["all", "mask", "ids"]
+# What a sub-block's output is multiplied by before the residual sum: the path of a number, of a vector or of a module
+# that multiplies by one (layer scale), or the number itself; None: nothing.
+Scale: TypeAlias = str | float | None
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Attend:
     out: str  # the output projection W_O, b_O
     norm: str | None = None
     branch_norm: str | None = None  # between the output projection and the residual sum (Gemma 2)
+    scale: Scale = None
     reads: Literal["self", "memory"] = "self"
     qkv: tuple[str, str, str] | None = None  # linear maps to query, key, value; for relevance rules, None: no rule
 
@@ -38,8 +42,9 @@ class Feed:
     up: tuple[str, ...]
     act: str
     down: str
-    norm: str
+    norm: str | None = None
     branch_norm: str | None = None  # between `down` and the residual sum (Gemma 2)
+    scale: Scale = None
     fused: bool = False
 
     def __post_init__(self) -> None:
@@ -52,7 +57,21 @@ class Feed:
         return self.fused or len(self.up) == 2
 
 
-SubBlock: TypeAlias = Attend | Feed
+@dataclass(frozen=True)
+class Network:
+    """A feed-forward sub-block that is known as a whole: a module that maps each token's vector alone.
+
+    For mixtures of experts, and whatever is not `down(act(up(x)))`. It is run as it is; methods that need its maps are
+    not defined for it.
+    """
+
+    module: str
+    norm: str | None = None
+    branch_norm: str | None = None
+    scale: Scale = None
+
+
+SubBlock: TypeAlias = Attend | Feed | Network
 
 
 @dataclass(frozen=True)
@@ -63,8 +82,9 @@ class Spec:
     pre:      x_k = x_(k-1) + f_k(norm_k(x_(k-1)))
     parallel: x_k = x_(k-1) + f_k(norm_k(x_0))
 
-    x_0 is the layer's input, the last x its output; a `branch_norm` is applied to f_k(...) before the sum. Paths are
-    below the layer. `layers` is the path of a list below the base model, or a function of the base model to the layers
+    x_0 is the layer's input, the last x its output; f_k(...) goes through its `branch_norm` or is multiplied by its
+    `scale` before the sum, and where it has a `branch_norm`, the norm in front may be missing (OLMo 2). Paths are below
+    the layer. `layers` is the path of a list below the base model, or a function of the base model to the layers
     in the order in which they run (one that runs several times is there as often). What is not here is read from the
     pass itself: query, key and value projections, head counts, rotary embeddings, masks and windows. A spec that is
     wrong does not survive the self-check at load.
@@ -75,6 +95,7 @@ class Spec:
     order: Order = "pre"
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain of the norms is 1 + weight
+    seam: Literal["interface", "softmax"] = "interface"  # where attention is seen: many models call no interface
     bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
     positions: Positions = "all"
 
@@ -82,8 +103,11 @@ class Spec:
         if not self.attends:
             raise ValueError(f"expected at least one attention sub-block, got {self.chain}")
         for k, part in enumerate(self.chain):
+            if part.scale is not None and part.branch_norm is not None:
+                raise ValueError(f"expected a norm or a scale between a sub-block and the residual sum, got {part}")
             post, first = self.order == "post", k == 0 and isinstance(part, Attend)
-            if (part.norm is None) != (first and not post):
+            behind = not post and part.branch_norm is not None and not isinstance(part, Attend)
+            if (part.norm is None) != (first and not post) and not behind:
                 raise ValueError(
                     "expected the norm of every sub-block, but not that in front of the attention that a layer begins "
                     f"with unless it is post-LN, got norm={part.norm!r} of sub-block {k}, {self.order}"
@@ -101,8 +125,13 @@ class Spec:
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The feed-forward sub-blocks."""
+        """The feed-forward sub-blocks whose maps are known."""
         return tuple(part for part in self.chain if isinstance(part, Feed))
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The feed-forward sub-blocks that are known as a whole."""
+        return tuple(part for part in self.chain if isinstance(part, Network))
 
     @property
     def attend(self) -> Attend:
@@ -112,7 +141,7 @@ class Spec:
 
     @property
     def feed(self) -> Feed:
-        """The feed-forward sub-block of layers that have one. Raises ValueError for others."""
+        """The feed-forward sub-block of layers that have one, of known maps. Raises ValueError for others."""
         (feed,) = self.feeds
         return feed
 

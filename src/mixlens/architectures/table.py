@@ -25,12 +25,25 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "qwen2": lambda config: families.LLAMA,
     "qwen3": lambda config: families.LLAMA,
     "gemma2": lambda config: families.GEMMA2,
+    "granite": lambda config: families.GRANITE,
+    "mixtral": lambda config: families.MIXTURE,
+    "qwen3_moe": lambda config: families.MIXTURE,
+    "gpt_oss": lambda config: families.MIXTURE,
+    "olmo2": lambda config: families.OLMO2,
     "modernbert": lambda config: families.MODERNBERT,
+    "deberta": lambda config: families.DEBERTA,
+    "deberta-v2": lambda config: families.DEBERTA,
+    "mpnet": lambda config: families.MPNET,
+    "bloom": lambda config: families.BLOOM,
+    "gpt_neo": lambda config: families.GPT_NEO,
+    "mpt": lambda config: families.MPT,
+    "falcon": families.falcon,
 }
 
 CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
     "gpt_neox": ("use_parallel_residual", (True, False)),
     "opt": ("do_layer_norm_before", (True, False)),
+    "falcon": ("parallel_attn", (True, False)),
 }
 
 

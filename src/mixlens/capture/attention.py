@@ -7,7 +7,7 @@ blocks of rows, so that nothing of size head x query x key has to live unless a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ RECORDER = "_mixlens_record"  # set on a shadow's attention modules only
 _NO_EFFECT = frozenset(
     "position_ids use_cache deterministic output_attentions output_hidden_states return_dict cache_position "
     "sliding_window cu_seq_lens_q cu_seq_lens_k max_length_q max_length_k num_items_in_batch past_key_values "
-    "layer_past cache logits_to_keep".split()
+    "layer_past cache logits_to_keep output_router_logits".split()
 )
 
 
@@ -43,6 +43,9 @@ class Call:
     softcap: float | None
     bias: Tensor | None
     causal: bool
+    given: bool = field(default=False, kw_only=True)  # q holds the logits themselves, k has no width
+    # (head,): one more logit each, of a key whose value is zero (gpt-oss)
+    sinks: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def groups(self) -> int:
@@ -50,13 +53,24 @@ class Call:
         return self.q.shape[1] // self.k.shape[1]
 
     def weights(self, rows: slice = slice(None)) -> Tensor:
-        """Attention weights (batch, head, row, key) of some query rows, in at least float32."""
-        return torch.softmax(self.logits(rows), -1)
+        """Attention weights (batch, head, row, key) of some query rows, in at least float32.
+
+        A row sums to 1, but for what a sink takes.
+        """
+        return self.softmax(self.logits(rows))
+
+    def softmax(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
+        """The weights that logits (batch, head, row, key) give, the sinks' own left out."""
+        if self.sinks is None:
+            return torch.softmax(logits / temperature if temperature != 1 else logits, -1)
+        sinks = widened(self.sinks)[None, :, None, None].expand(*logits.shape[:-1], 1)
+        return torch.softmax(torch.cat([logits, sinks], -1) / temperature, -1)[..., :-1]
 
     def logits(self, rows: slice = slice(None)) -> Tensor:
         """The logits before the softmax, masked with the smallest finite number."""
-        q, k = widened(self.q[:, :, rows]) * self.scaling, repeat_heads(widened(self.k), self.groups)
-        s = q @ k.transpose(2, 3)
+        s = widened(self.q[:, :, rows])
+        if not self.given:
+            s = (s * self.scaling) @ repeat_heads(widened(self.k), self.groups).transpose(2, 3)
         if self.softcap is not None:
             s = self.capped(s, self.softcap)
         if self.bias is not None:
@@ -73,7 +87,8 @@ class Call:
     def output(self) -> Tensor:
         """What the heads read, (batch, head, row, width), as the model would compute it."""
         v = repeat_heads(self.v, self.groups)
-        if self.softcap is not None or self.bias is not None:  # torch's fused kernel knows neither
+        # what no fused kernel of torch's has
+        if self.given or any(own is not None for own in (self.softcap, self.bias, self.sinks)):
             return torch.cat([self.weights(r).to(v.dtype) @ v for r in blocks(self.q.shape[2], 256)], 2)
         k = repeat_heads(self.k, self.groups)
         return F.scaled_dot_product_attention(
@@ -94,7 +109,8 @@ class Call:
         kv = h // self.groups
         mask, bias = (t if t is None or t.shape[1] == 1 else t[:, h : h + 1] for t in (self.mask, self.bias))
         q, k, v = self.q[:, h : h + 1], self.k[:, kv : kv + 1], self.v[:, kv : kv + 1]
-        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias)
+        sinks = None if self.sinks is None else self.sinks[h : h + 1]
+        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, sinks=sinks)
 
     def visible(self, rows: slice = slice(None)) -> Tensor | None:
         """Which keys each row may see, (batch or 1, 1, row, key) bool; None: all of them."""
@@ -141,6 +157,7 @@ def _forward(
     softcap: float | None = None,
     position_bias: Tensor | None = None,
     is_causal: bool | None = None,
+    s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """The attention interface's function; signature and return value are transformers'."""
@@ -161,6 +178,7 @@ def _forward(
         softcap=softcap,
         bias=position_bias,
         causal=attention_mask is None and is_causal and query.shape[2] > 1,
+        sinks=s_aux,
     )
     record = module.__dict__.get(RECORDER)
     answer = None if record is None else record(call)

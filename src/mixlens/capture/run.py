@@ -18,6 +18,7 @@ from mixlens.architectures import Attend, Spec, base_model, layer_modules, submo
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow
+from mixlens.capture.softmax import PLAIN, watch_softmax
 from mixlens.errors import SelfCheckFailed
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # how a module was called
@@ -108,7 +109,7 @@ class Recorder:
         self, model: Any, inputs: Mapping[str, Any], reading: Reading, prepare: Callable[[Any], None] | None = None
     ) -> Any:
         """One pass on a shadow of the model, and its output. Raises SelfCheckFailed when no layer runs."""
-        twin = shadow(model, NAME)
+        twin = shadow(model, NAME if self.spec.seam == "interface" else PLAIN)
         if prepare is not None:
             prepare(twin)
         self.attach(twin)
@@ -132,6 +133,8 @@ class Recorder:
             for number, attend in enumerate(self.spec.attends):
                 attention = submodule(layer, attend.attention)
                 attention.__dict__[RECORDER] = partial(self.record, number)
+                if self.spec.seam == "softmax":
+                    watch_softmax(attention)
                 if attend.reads == "memory":
                     attention.register_forward_pre_hook(partial(self.keep_arguments, number), with_kwargs=True)
                 submodule(layer, attend.out).register_forward_hook(partial(self.keep_out, number, attend))

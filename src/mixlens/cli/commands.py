@@ -6,14 +6,12 @@ import json
 import os
 import sys
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Annotated, Any
-from warnings import catch_warnings, simplefilter
 
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, reproducing, running, tracing
+from mixlens.cli import evaluating, explaining, reproducing, running, surveying, tracing
 from mixlens.cli.arguments import (
     Csv,
     Debug,
@@ -23,11 +21,13 @@ from mixlens.cli.arguments import (
     Latex,
     Method,
     Model,
+    Pair,
     Parquet,
     Picture,
     Save,
     Settings,
     Truncate,
+    What,
 )
 from mixlens.cli.inputs import (
     aggregation_of,
@@ -41,7 +41,7 @@ from mixlens.cli.inputs import (
     texts_of,
 )
 from mixlens.cli.output import check_tables, deliver, facts_of, facts_pages, facts_tables, show
-from mixlens.cli.running import Verbs, load, lost, note, progress, reported
+from mixlens.cli.running import Verbs, load, lost, progress, reported
 from mixlens.files import parquet as arrow
 
 app = typer.Typer(
@@ -52,11 +52,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Which tokens a Transformer mixes, and which of them made it decide.",
 )
-
-What = Annotated[
-    str | None, typer.Option(metavar="WHAT", help="A label or its number, or a token; default: the prediction.")
-]
-Pair = Annotated[str | None, typer.Option(metavar="TEXT", help="The second text of a sentence pair.")]
 
 
 def main() -> None:
@@ -94,50 +89,7 @@ def _root(
 ) -> None: ...
 
 
-@app.command()
-def explain(
-    texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="A text or several, each in quotes; -: standard input.")
-    ],
-    model: Model = None,
-    method: Method = None,
-    target: What = None,
-    foil: Foil = None,
-    pair: Pair = None,
-    truncate: Truncate = False,
-    skip: Annotated[
-        bool, typer.Option("--skip", help="Of several texts, explain those that can be; a line names each other.")
-    ] = False,
-    option: Settings = None,
-    html: Html = None,
-    png: Picture = None,
-    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write coloured text for LaTeX.")] = None,
-    json_file: Json = None,
-    save: Save = None,
-    debug: Debug = False,
-) -> None:
-    """Which tokens made the model decide?
-
-    mixlens explain "a deep and meaningful film." --html film.html --png film.png
-    """
-    options = settings_of(option)
-    data = texts_of(texts, pair)
-    files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
-    check_files(*files.values(), json_file)
-    if method is not None:
-        options["method"] = method
-    with reported(debug):
-        with progress("loading the model") as line:
-            lens = load(model)
-            line.stage("explaining")
-            settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
-            with catch_warnings():
-                simplefilter("ignore", UserWarning)  # a line each says it below
-                settings |= {"errors": "skip" if skip else "raise"}
-                results = lens.attribute(data, target=target_of(target, foil), **settings, **options)
-        for reason in getattr(results, "skipped", {}).values():
-            note(f"skipped: {reason}")
-        deliver(results, files, json_file)
+app.command()(explaining.explain)
 
 
 @app.command()
@@ -250,6 +202,7 @@ def map_(
 app.command()(tracing.trace)
 app.command()(evaluating.evaluate)
 app.command()(reproducing.reproduce)
+app.command()(surveying.architectures)
 
 
 @app.command()

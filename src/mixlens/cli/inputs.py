@@ -67,7 +67,7 @@ def say_if_file(text: str) -> None:
     if there:
         name = shlex.quote(text)
         table = Path(text.lower().removesuffix(".gz")).suffix in TABLES
-        rows = f"; for its rows: mixlens evaluate --data {name}" if table else ""
+        rows = f"; for its rows: mixlens explain --data {name} --out DIR" if table else ""
         note(
             f"warning: {text!r} is explained as a text, and is the name of a file; for what is in it: - < {name}{rows}"
         )

@@ -104,9 +104,11 @@ def show(*things: Any) -> None:
 
 
 def check_tables(report: Check) -> Iterator[Table | Text]:
-    """The residuals of every layer, the verdict, and what the model supports."""
+    """The residuals of every layer, the verdict, how the layers are built, and what the model supports."""
     from rich.table import Table
     from rich.text import Text
+
+    from mixlens.architectures import written
 
     table = Table("layer", "sum of terms", "finish", "norms", title=Text(f"{report.model} ({report.architecture})"))
     for layer in report.layers:
@@ -118,6 +120,7 @@ def check_tables(report: Check) -> Iterator[Table | Text]:
         f"{'passed' if report.passed else 'FAILED'}: at most {report.worst:.1e} off the model's own numbers "
         f"(tolerance {report.tolerance:.1e}), whole pass {report.reference:.1e} ({report.reference_tolerance:.1e})"
     )
+    yield Text(f"spec ({report.origin}): {written(report.spec)}")
     table = Table("method", "supported")
     for name, reason in report.supports.items():
         table.add_row(name, Text("yes" if reason is None else f"no: {reason}"))

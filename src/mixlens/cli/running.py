@@ -28,7 +28,7 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"/-])(answer|batch_size|documents|encoding|exclude|foil|generate|kind|layers|level|limit|maps"
+    r"(?<![\w.'\"/-])(answer|batch_size|by|documents|encoding|device|exclude|field|foil|generate|kind|layers|level|limit|maps"
     r"|max_new_tokens|measures?|memory|methods?|model|out|reference|resamples|row|second|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
 
@@ -97,14 +97,14 @@ def load(model: str | None) -> Lens:
 def check(model: str | None) -> Check:
     """The self-check of a model, which `load` would refuse if it fails."""
     _quiet()
-    from mixlens.architectures import spec_for
+    from mixlens.infer import known
     from mixlens.inventory import supports
     from mixlens.loading import load_named
     from mixlens.subject.check import self_check
 
     loaded, _, name = load_named(model)
-    spec = spec_for(loaded.config)
-    return replace(self_check(loaded, spec, name), supports=supports(spec))
+    spec, origin = known(loaded)
+    return replace(self_check(loaded, spec, name), supports=supports(spec), origin=origin)
 
 
 def _quiet() -> None:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Attend, Feed, Spec, submodule
-from mixlens.architectures.spec import SubBlock
+from mixlens.architectures.spec import Network, SubBlock
 from mixlens.capture.again import attention_alone, attention_of, of_text
 from mixlens.capture.attention import Call, repeat_heads
 from mixlens.capture.run import Arguments, LayerPass
-from mixlens.decompose.jacobian import Jacobians, feed_forward, token_local
+from mixlens.decompose.jacobian import Jacobians, token_local
 from mixlens.decompose.linear import Frozen, in_place, matrix
 from mixlens.decompose.terms import Terms
 from mixlens.errors import SelfCheckFailed, Undefined
@@ -24,6 +24,13 @@ from mixlens.precision import is_half, widened
 
 Stage = Literal["attention", "residual", "ln1", "ln2"]
 STAGES: tuple[Stage, ...] = ("attention", "residual", "ln1", "ln2")
+
+
+def token_by_token(module: torch.nn.Module, t: Tensor) -> Tensor:
+    """A network's output of vectors t (..., dim), each a token; of a tuple (with a router's scores) its first."""
+    out = module(t.reshape(1, -1, t.shape[-1]))
+    first: Tensor = out[0] if isinstance(out, tuple) else out
+    return first.view(t.shape)
 
 
 def take_rows(t: Tensor, queries: Tensor) -> Tensor:
@@ -34,7 +41,8 @@ def take_rows(t: Tensor, queries: Tensor) -> Tensor:
 class Block:
     """One attention sub-block of one layer of one pass. Hidden states are (batch, position, dim), in at least float32.
 
-    `x` the vectors that enter it, `attn` its output projection's real output (bias in), `y` the layer's real output.
+    `x` the vectors that enter it, `attn` its output projection's real output (bias and scale in), `y` the layer's real
+    output.
     `place` (batch, row): the positions of the query rows, where not all are there (see `only`); None: all. `number`:
     which of the layer's attention sub-blocks; None: it has one.
     """
@@ -51,7 +59,8 @@ class Block:
         assert mine.out is not None and seen.y is not None
         self.call: Call = call
         self.norms = {path: (widened(before), widened(after)) for path, (before, after) in seen.norms.items()}
-        self.x, self.attn, self.y = widened(self._entering(seen, where)), widened(mine.out), widened(seen.y)
+        self.x, self.y = widened(self._entering(seen, where)), widened(seen.y)
+        self.attn = self.scaled(attend, widened(mine.out))
         self.values = widened(call.v)
         self.arguments: Arguments = (seen.args, seen.kwargs)
         self.place: Tensor | None = None
@@ -93,10 +102,19 @@ class Block:
 
     @cached_property
     def output(self) -> tuple[Tensor, Tensor | None]:
-        """W_O as (head, head dim, dim), and b_O (dim,) or None."""
+        """W_O as (head, head dim, dim), and b_O (dim,) or None; both times the sub-block's scale."""
         heads, width = self.call.q.shape[1], self.values.shape[-1]
         weight, bias = matrix(submodule(self.module, self.attend.out), heads * width)
-        return weight.T.reshape(heads, width, -1), bias
+        bias = None if bias is None else self.scaled(self.attend, bias)
+        return self.scaled(self.attend, weight.T.reshape(heads, width, -1)), bias
+
+    def scaled(self, part: SubBlock, branch: Tensor) -> Tensor:
+        """A sub-block's output (..., dim) times its scale."""
+        factor = part.scale if not isinstance(part.scale, str) else submodule(self.module, part.scale)
+        if factor is None:
+            return branch
+        scaled: Tensor = factor(branch) if isinstance(factor, torch.nn.Module) else branch * factor
+        return scaled
 
     def norm(self, path: str) -> Frozen:
         """The frozen form of a norm of the layer."""
@@ -159,11 +177,10 @@ class Block:
         x = self.x if attn.ndim == self.x.ndim else self.x.unsqueeze(-2)
         vectors = self._joined(self.attend, x, attn)
         for part in self.behind:
-            if self.spec.order == "post":
-                vectors = self._joined(part, vectors, self.branch(part, vectors))
-            else:
-                reads = x if self.spec.order == "parallel" else vectors
-                vectors = self._joined(part, vectors, self.branch(part, self._module(part.norm)(reads)))
+            reads = x if self.spec.order == "parallel" else vectors
+            if self.spec.order != "post" and part.norm is not None:
+                reads = self._module(part.norm)(reads)
+            vectors = self._joined(part, vectors, self.branch(part, reads))
         return vectors
 
     def _joined(self, part: SubBlock, stream: Tensor, branch: Tensor) -> Tensor:
@@ -172,10 +189,12 @@ class Block:
         return self._module(part.norm)(total) if self.spec.order == "post" else total
 
     def branch(self, part: SubBlock, t: Tensor) -> Tensor:
-        """A sub-block's output, before any norm and the residual sum, for the vectors that it reads."""
+        """A sub-block's output, its scale in, before any norm and the residual sum, for the vectors that it reads."""
         if isinstance(part, Feed):
             return self.after_up(part, *(submodule(self.module, up)(t) for up in part.up))
-        return self._attended(part, t)
+        if isinstance(part, Network):
+            return self.scaled(part, token_by_token(self._module(part.module), t))
+        return self.scaled(part, self._attended(part, t))
 
     def _attended(self, attend: Attend, t: Tensor) -> Tensor:
         """The attention of vectors t (batch, position, dim) or (batch, position, any, dim) to another stream."""
@@ -202,8 +221,7 @@ class Block:
         h = in_place(act)(hidden[0]) if spare else act(hidden[0])
         if len(hidden) == 2:
             h = h * hidden[1]
-        out: Tensor = submodule(self.module, feed.down)(h)
-        return out
+        return self.scaled(feed, submodule(self.module, feed.down)(h))
 
     def texts(self) -> Iterator[Block]:
         """The same for each text of the batch alone."""
@@ -220,7 +238,12 @@ class Block:
         The layer is run again under autograd; no parameter gets a gradient. Raises SelfCheckFailed if it doesn't
         give what it gave, Undefined for layers of other sub-blocks than one attention and one network.
         """
-        self._one_feed()
+        self.network()
+        if self.call.given:
+            raise Undefined(
+                f"the Jacobian of a layer needs its queries and keys, '{self.attend.attention}' hands over its logits "
+                "alone; use value_zeroing"
+            )
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
             call = attention_of(self.module, self.attend.attention, self.arguments, x)
@@ -234,50 +257,14 @@ class Block:
                     )
             return Jacobians(*(token_local(t, x) for t in (call.q, call.k, call.v)))
 
-    def rest(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Jacobians of `finish` by attn_i, and of the layer by x_i at a fixed attn_i; each (batch, row, dim, dim)."""
-        feed, post = self._one_feed(), self.spec.order == "post"
-
-        def at(path: str | None) -> tuple[Frozen, Tensor, Tensor]:
-            assert path is not None
-            before, after = self.norms[path]
-            return self.norm(path), before[:, rows], after[:, rows]
-
-        norm, before, entering = at(self.attend.norm if post else feed.norm)
-        jacobian = self._feed_jacobian(feed, entering)
-        if feed.branch_norm is not None:
-            last, actual, _ = at(feed.branch_norm)
-            jacobian = last.push(jacobian, actual)
-        eye = torch.eye(jacobian.shape[-1], dtype=jacobian.dtype, device=jacobian.device)
-        if post:
-            last, actual, _ = at(feed.norm)
-            jacobian.diagonal(dim1=-2, dim2=-1).add_(1)
-            direct = last.push(norm.pull(jacobian, before), actual)
-        else:
-            direct = norm.pull(jacobian, before) + eye
-        through = eye.expand_as(direct) if self.spec.order == "parallel" else direct
-        if self.attend.branch_norm is not None:
-            middle, actual, _ = at(self.attend.branch_norm)
-            through = middle.pull(through, actual)
-        return through, direct
-
-    def _one_feed(self) -> Feed:
+    def network(self) -> Feed | Network:
         """The feed-forward network of a layer of one self attention and one network. Raises Undefined for others."""
-        if len(self.spec.chain) != 2 or not self.one_stream or not isinstance(self.behind[0], Feed):
+        if len(self.spec.chain) != 2 or not self.one_stream or isinstance(self.behind[0], Attend):
             raise Undefined(
                 "the Jacobian of a layer is defined for layers of one self attention and one feed-forward network, got "
                 f"{len(self.spec.chain)} sub-blocks; use value_zeroing"
             )
         return self.behind[0]
-
-    def _feed_jacobian(self, feed: Feed, entering: Tensor) -> Tensor:
-        dim = entering.shape[-1]
-        up = [submodule(self.module, path) for path in feed.up]
-        hidden, weights = [u(entering) for u in up], [matrix(u, dim)[0] for u in up]
-        if feed.fused:
-            hidden, weights = list(hidden[0].chunk(2, -1)), list(weights[0].chunk(2, 0))
-        down = matrix(submodule(self.module, feed.down), hidden[0].shape[-1])[0]
-        return feed_forward(hidden, weights, submodule(self.module, feed.act), down)
 
     def _module(self, path: str | None) -> torch.nn.Module:
         assert path is not None

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mixlens.architectures import submodule
+from mixlens.architectures import Network, submodule
 from mixlens.capture.again import attention_alone, attention_of
-from mixlens.decompose.block import Block
+from mixlens.decompose.block import Block, token_by_token
 from mixlens.errors import SelfCheckFailed
 from mixlens.precision import is_half, widened
 
+COPIES = 128  # of one token
 TIMES_EPS = 50  # seen on right specs: up to 5.4
 TIMES_HALF = 10  # in half precision: seen up to 1.1; 50 would be 0.4 in bfloat16, and let swapped norms through
 
@@ -35,9 +36,10 @@ class LayerCheck:
 def residuals(block: Block) -> LayerCheck:
     """How far the decomposition of a layer (without padding) is from what the layer did.
 
-    Raises SelfCheckFailed where an attention reads another stream than its spec says.
+    Raises SelfCheckFailed where an attention reads another stream than its spec says, or a network mixes tokens.
     """
     _check_stream(block)
+    _check_networks(block)
     total = torch.zeros_like(block.attn)
     for rows, _, t in block.terms("attention").chunks():
         total[:, rows] += t.sum(2)
@@ -76,11 +78,29 @@ def _check_stream(block: Block) -> None:
         )
 
 
+def _check_networks(block: Block) -> None:
+    """A network known as a whole gives one token's vector the same output beside others as beside its own copies.
+
+    A router of limited capacity drops some of so many, a convolution reads neighbours.
+    """
+    for part in block.behind:
+        if isinstance(part, Network):
+            module = submodule(block.module, part.module)
+            beside = token_by_token(module, block.x)[:1, :1]
+            copies = token_by_token(module, block.x[:1, :1].expand(-1, COPIES, -1))
+            if _relative(copies, beside) > 1e-2:
+                raise SelfCheckFailed(
+                    f"expected '{part.module}' of {type(block.module).__name__} {block.index} to map each token alone, "
+                    "its output of one changes with the tokens beside it (a router that takes so many and no more?)"
+                )
+
+
 def tolerance(block: Block, dtype: torch.dtype) -> float:
-    """50 eps of the model's dtype (10 in half precision); of float32 where norms are computed in it always."""
+    """50 eps of the model's dtype (10 in half precision); of float32 where parts are computed in it always."""
     if is_half(dtype):
         return TIMES_HALF * torch.finfo(dtype).eps
-    if block.spec.norm == "rms" and dtype == torch.float64:
+    single = block.spec.norm == "rms" or block.spec.seam == "softmax"  # such softmaxes too
+    if single and dtype == torch.float64:
         dtype = torch.float32
     return TIMES_EPS * torch.finfo(dtype).eps
 

@@ -26,14 +26,14 @@ DEVICE_STEP_BYTES = 192 << 20  # the same where large steps keep the device busy
 
 def zeroed(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
     """`(rows, keys, outputs)`: the layer outputs (batch, row, key, dim) of rows i with the value of token j zeroed."""
-    feed = block.behind[0] if len(block.behind) == 1 else None
-    if block.attend.branch_norm is not None or not isinstance(feed, Feed):
-        yield from zeroed_plainly(block)
-    elif block.spec.order == "parallel":
+    network = block.behind[0] if len(block.behind) == 1 and block.attend.branch_norm is None else None
+    if block.spec.order == "parallel" and network is not None:
         for rows, keys, z in block.terms("attention").chunks():  # the network does not read the attention's output
             yield rows, keys, block.y[:, rows, None] - z
+    elif isinstance(network, Feed) and (block.spec.order == "post" or network.norm is not None):
+        yield from _zeroed(block, network)
     else:
-        yield from _zeroed(block, feed)
+        yield from zeroed_plainly(block)
 
 
 def zeroed_plainly(block: Block) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -55,7 +55,7 @@ def _zeroed(block: Block, feed: Feed) -> Iterator[tuple[slice, slice, Tensor]]:
     path = block.attend.norm if post else feed.norm  # the norm in front of the network
     assert path is not None
     norm, before, norm_module = block.norm(path), block.result("residual"), submodule(block.module, path)
-    last = submodule(block.module, feed.norm) if post else None
+    last = submodule(block.module, feed.norm) if post and feed.norm is not None else None
     between = None if feed.branch_norm is None else submodule(block.module, feed.branch_norm)
     terms = block.terms("attention")
     batch, heads, n, dim = terms.shape

@@ -26,6 +26,7 @@ from mixlens.errors import UnknownOption
 from mixlens.evaluation.design import NULL, Entry, make
 from mixlens.evaluation.log import Log, finished
 from mixlens.evaluation.manifest import manifest
+from mixlens.evaluation.naming import source_named
 from mixlens.evaluation.refusals import refuse_target
 from mixlens.evaluation.result import Table
 from mixlens.evaluation.scored import Setting
@@ -36,9 +37,8 @@ from mixlens.lens import Lens
 from mixlens.measure.statistics import summarise
 from mixlens.process import settled
 from mixlens.progress import OpenProgress, barred
-from mixlens.tasks import SAMPLE, Source, Task, source
+from mixlens.tasks import SAMPLE, Task, source
 from mixlens.tasks import task as task_named
-from mixlens.tasks.classes import named
 
 MEASURES = ("spearman", "aopc")
 
@@ -112,7 +112,7 @@ def evaluate(
         lens, methods, measures, reference=reference, layers=layers, options=options, seed=drawn, second=second
     )
     refuse_target(lens, target, design)
-    rows = _named(source(data, encoding), kind, lens, target)
+    rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
     sources = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     if sources and not design.methods:
@@ -150,11 +150,3 @@ def _drawn(folder: Path | None, seed: int) -> int:
 def _temporary() -> Path:
     with writing("a temporary folder"):
         return Path(mkdtemp(prefix="mixlens-"))
-
-
-def _named(rows: Source, kind: Task, lens: Lens, target: Any) -> Source:
-    """The rows with the names that the data has for its labels' numbers. Raises TargetError."""
-    head = lens.head
-    known = list(head.labels.values()) if head.task in ("sequence", "token") and not head.regression else []
-    read = named(rows.names, kind, known, isinstance(target, str) and target == "label")
-    return replace(rows, rows=lambda: read(rows.rows()))

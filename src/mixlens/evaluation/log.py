@@ -20,9 +20,10 @@ from typing import Any
 from mixlens.errors import ResultFileError, RunChanged
 from mixlens.evaluation.fingerprint import refuse_changes
 from mixlens.files import write_text, writing
-
-MANIFEST, RESULTS = "manifest.json", "results.jsonl"
-END = -1  # the window of the mark that closes the run
+from mixlens.results.folder import END as END
+from mixlens.results.folder import MANIFEST as MANIFEST
+from mixlens.results.folder import RESULTS as RESULTS
+from mixlens.results.folder import finished as finished
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,19 +141,6 @@ class Log:
         """Let the folder go."""
         with suppress(OSError):  # what could not be written, once more: it is said already, and cut off later
             self.file.close()
-
-
-def finished(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a run that has come to its end; None where there is none such."""
-    try:
-        with open(folder / RESULTS, "rb") as file:
-            file.seek(max(0, os.path.getsize(folder / RESULTS) - 4096))
-            last = json.loads(file.read().splitlines()[-1])
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-        ended = last["end"]["window"] == END
-    except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError):
-        return None  # `Log` says what is wrong
-    return manifest if ended and isinstance(manifest, dict) else None
 
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:

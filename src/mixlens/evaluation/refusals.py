@@ -104,13 +104,14 @@ def refuse_target(lens: Lens, target: Any, design: Design) -> None:
     if target is None:
         return
     if not isinstance(target, str) or target != "label":
-        _refuse_class(lens, check_target(target))
+        refuse_class(lens, check_target(target))
     labelled = any(isinstance(y.measure, Corpus) and y.measure.collects == "labelled" for y in design.corpora)
     if not design.methods and not labelled:
         raise UnknownOption(f"target={target!r} would be ignored: no measure asked for looks at what is explained")
 
 
-def _refuse_class(lens: Lens, target: Target) -> None:
+def refuse_class(lens: Lens, target: Target) -> None:
+    """Raises TargetError where the head has no such class."""
     head = lens.head
     if head.task in ("sequence", "token") and not head.regression:
         for label in (target.what, target.foil):

@@ -39,12 +39,7 @@ def mixing_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Mi
         raise UnknownMethod(f"no mixing method {name!r}{did_you_mean(name, MIXING)}")
     mixing = MIXING[name]
     refuse_unknown(name, options, mixing.options())
-    if not mixing.defined(subject.spec):
-        raise Undefined(
-            f"{name} is defined for {', '.join(mixing.orders)}-LN layers, this model's are {subject.spec.order}-LN: no "
-            "norm follows their residual sum; use norm_res or globenc"
-        )
-    return mixing
+    return mixing.for_spec(name, subject.spec)
 
 
 def demand(subject: Subject, mixing: Mixing, options: Mapping[str, Any]) -> Demand:

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from mixlens.capture.attention import blocks, repeat_heads
 from mixlens.decompose import Block
+from mixlens.decompose.rest import rest
 from mixlens.mixing.steps import Map, only_visible
 
 HELD_BYTES = 256 << 20  # Gram matrices of query tokens held at a time
@@ -103,7 +104,7 @@ def frobenius(
     for queries in blocks(n, HELD_BYTES // (4 * (heads + 1) * heads * width**2)):
         gram = [layer.v.new_empty(queries.stop - queries.start, h + 1, width, width, dtype=wide) for h in range(heads)]
         for part, rows in _within(queries, STEP_BYTES // (4 * projection.numel())):
-            through, direct = (t[0] for t in block.rest(rows))
+            through, direct = (t[0] for t in rest(block, rows))
             p = projection.expand(len(through), -1, -1) @ through.mT  # P_i^T
             jacobian = _scaled(torch.baddbmm(direct, p.mT, _selves(layer, rows)), columns, rows)
             selves.append(torch.linalg.matrix_norm(jacobian, dtype=wide).to(out))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mixlens.architectures.spec import Order, Spec
 from mixlens.cost import Cost
+from mixlens.errors import Undefined
 from mixlens.options import options_of
 
 
@@ -46,6 +47,21 @@ class Mixing:
         """Option name -> default, read from the function's keyword-only arguments."""
         return options_of(self.function)
 
+    def lacks(self, spec: Spec) -> str | None:
+        """What an architecture has not that such a map needs; None: it is defined there."""
+        if spec.order not in self.orders:
+            return f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
+        if self.work == "jacobian" and spec.seam == "softmax":
+            return "needs queries and keys; this model's attention hands over its logits alone"
+        return None
+
     def defined(self, spec: Spec) -> bool:
         """Whether there is such a map for an architecture."""
-        return spec.order in self.orders
+        return self.lacks(spec) is None
+
+    def for_spec(self, name: str, spec: Spec) -> Mixing:
+        """Itself, where it is defined for an architecture. Raises Undefined."""
+        if (lacks := self.lacks(spec)) is not None:
+            other = "norm_res or globenc" if spec.order not in self.orders else "value_zeroing"
+            raise Undefined(f"{name} {lacks}; use {other}")
+        return self

@@ -1,12 +1,24 @@
-"""What comes out: `LayerMaps`, `Attribution`, `Comparison`, `Trace`: frozen, with where they come from."""
+"""What comes out: `LayerMaps`, `Attribution`, `Comparison`, `Trace`, `Explained`: frozen, with where they come from."""
 
 from mixlens.files import PathLike
 from mixlens.results.attribution import Attribution, Word
 from mixlens.results.collection import Results
 from mixlens.results.comparison import Comparison
+from mixlens.results.explained import Explained
 from mixlens.results.kinds import read
 from mixlens.results.maps import LayerMaps
 from mixlens.results.trace import Trace
 from mixlens.results.unit_trace import UnitTrace
 
-__all__ = ["Attribution", "Comparison", "LayerMaps", "PathLike", "Results", "Trace", "UnitTrace", "Word", "read"]
+__all__ = [
+    "Attribution",
+    "Comparison",
+    "Explained",
+    "LayerMaps",
+    "PathLike",
+    "Results",
+    "Trace",
+    "UnitTrace",
+    "Word",
+    "read",
+]

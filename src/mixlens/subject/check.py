@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mixlens.architectures import Spec, base_model, layer_count, layer_modules
 from mixlens.capture.offload import let_go
@@ -14,6 +15,7 @@ from mixlens.capture.shadow import implementation, shadow
 from mixlens.decompose import Block, LayerCheck, residuals
 from mixlens.decompose.check import tolerance
 from mixlens.errors import SelfCheckFailed
+from mixlens.infer import Origin
 from mixlens.precision import is_half
 from mixlens.subject.finite import not_finite
 from mixlens.subject.probe import probe_inputs
@@ -24,7 +26,8 @@ class Check:
     """What the self-check found. Residuals are relative to the largest real value.
 
     `reference`: the captured pass's output against the model's own, with the attention implementation that it was
-    loaded with. `supports`: method -> None, or the reason why it is not defined here (filled in by `Lens.check`).
+    loaded with. `spec`: how the layers are built; `origin`: who says so. `supports`: method -> None, or the reason why
+    it is not defined here (filled in by `Lens.check`, as `origin` is).
     """
 
     model: str
@@ -34,6 +37,8 @@ class Check:
     reference: float
     reference_tolerance: float
     causal: bool
+    spec: Spec
+    origin: Origin = "hand-written"
     supports: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -65,12 +70,19 @@ class Check:
 @torch.no_grad()
 def self_check(model: Any, spec: Spec, name: str) -> Check:
     """Run the check. Raises NotFinite for NaN weights; does not raise for residuals (see `Check.require`)."""
-    inputs = probe_inputs(model)
+    inputs = probe_inputs(model, spec)
     checks: list[LayerCheck] = []
     limit, causal = 0.0, False
+    last: Tensor | None = None
 
     def look(seen: LayerPass) -> None:
-        nonlocal limit, causal
+        nonlocal limit, causal, last
+        if last is not None and not torch.equal(seen.x.to(last.device), last):
+            raise SelfCheckFailed(
+                f"expected layer {seen.index} of {name} ({model.config.model_type}) to read what layer "
+                f"{seen.index - 1} gave, it reads something else; a part of the model between them has no rule here"
+            )
+        last = seen.y
         block = Block(spec, seen)
         if not bool(torch.isfinite(block.y).all()):
             raise not_finite(model, f"layer {seen.index}")
@@ -101,7 +113,7 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
     # The attention kernels differ in rounding, and the difference grows with depth; eager ones may round to float32.
     wide = limit if _reference(model) != "eager" else max(limit, 50 * torch.finfo(torch.float32).eps)
     far = 0.2 if is_half(model.dtype) else 4 * wide
-    return Check(name, model.config.model_type, tuple(checks), limit, off, far, causal)
+    return Check(name, model.config.model_type, tuple(checks), limit, off, far, causal, spec)
 
 
 def _reference(model: Any) -> str:

@@ -63,7 +63,7 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled
     }
     if model is base_model(model):
         return Head("none", {}, pooled=pooled, **known)
-    inputs = probe_inputs(model)
+    inputs = probe_inputs(model, spec)
     output, leaf = _pass(model, spec, inputs)
     n = inputs["input_ids"].shape[1]
     keys = answer_keys(output, n, leaf.shape[-1])

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import base_model, position_limit
+from mixlens.architectures import Spec, base_model, position_limit
 from mixlens.capture.offload import device_of
 
-PROBE_TOKENS = 8
+PROBE_TOKENS = 24  # enough for small windows to end in it
 
 
 def pad_id(model: Any, tokenizer: Any = None) -> int:
@@ -20,10 +20,10 @@ def pad_id(model: Any, tokenizer: Any = None) -> int:
     return next(i for i in candidates if isinstance(i, int) and 0 <= i < size)
 
 
-def probe_inputs(model: Any) -> dict[str, Tensor]:
+def probe_inputs(model: Any, spec: Spec) -> dict[str, Tensor]:
     """A few tokens, the same for every model of a vocabulary size, no padding among them."""
     size = base_model(model).get_input_embeddings().num_embeddings
-    n = max(2, min(PROBE_TOKENS, position_limit(model) or PROBE_TOKENS))
+    n = max(2, min(PROBE_TOKENS, position_limit(model, spec) or PROBE_TOKENS))
     pad, draw = pad_id(model), torch.Generator("cpu").manual_seed(0)
     ids = torch.randint(0, size, (1, n), generator=draw, dtype=torch.int64, device="cpu")
     ids = torch.where(ids == pad, (pad + 1) % size, ids).to(device_of(model))

@@ -28,6 +28,7 @@ def provenance(subject: Subject, tokens: Tokens) -> dict[str, Any]:
         "transformers": _version("transformers"),
         "torch": _version("torch"),
         "self_check": subject.residual,
+        **({} if subject.origin == "hand-written" else {"spec": subject.origin}),
         **({"dropped": tokens.dropped} if tokens.dropped else {}),
         **({"warnings": warned} if warned else {}),
     }

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import Spec, layer_count, position_limit, spec_for
+from mixlens.architectures import Spec, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
 from mixlens.capture.text import Tokens
+from mixlens.infer import Origin, known
 from mixlens.process import settled
 from mixlens.progress import Progress
 from mixlens.subject.check import Check, self_check
@@ -28,8 +29,9 @@ class Subject:
     """What is explained. `spec`: how its layers are built; `head`: what it answers; `check`: how far the numbers of a
     decomposition were off the model's own.
 
-    `limit`: the most tokens it has positions for (None: nothing says so). `checked_as`: the dtype and the device that
-    the model had then (see `current`). The model is the user's, and is never changed.
+    `origin`: who says how the layers are built. `limit`: the most tokens it has positions for (None: nothing says so).
+    `checked_as`: the dtype and the device that the model had then (see `current`). The model is the user's, and is
+    never changed.
     """
 
     model: Any
@@ -40,6 +42,7 @@ class Subject:
     limit: int | None
     check: Check
     checked_as: tuple[torch.dtype, torch.device]
+    origin: Origin = "hand-written"
 
     def current(self) -> Subject:
         """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
@@ -74,7 +77,7 @@ class Subject:
     @cached_property
     def unembedding(self) -> Unembedding:
         """How the logits come of the last layer's vectors. Raises Undefined for what is no language model."""
-        return unembedding_of(self.model, self.spec, probe_inputs(self.model))
+        return unembedding_of(self.model, self.spec, probe_inputs(self.model, self.spec))
 
     def read(self, data: Any, truncate: bool = False) -> Texts:
         """What a caller passes as text, or as a list of texts, to what the model is fed. Raises InputError."""
@@ -129,14 +132,21 @@ class Subject:
         return batches(self.model, texts, batch_size, self.pad, head=True)
 
 
-def examined(model: Any, tokenizer: Any = None, name: str | None = None, pooled: Pooled | None = None) -> Subject:
-    """A Subject of a transformers model, checked. `pooled`: the rows that its user makes a vector of, without a head.
+def examined(
+    model: Any,
+    tokenizer: Any = None,
+    name: str | None = None,
+    pooled: Pooled | None = None,
+    spec: Spec | None = None,
+) -> Subject:
+    """A Subject of a transformers model, checked. `pooled`: the rows that its user makes a vector of, without a head;
+    `spec`: how its layers are built, where its user says so.
 
     Raises UnknownArchitecture, UnsupportedConfig, SelfCheckFailed, NotFinite, ModelError.
     """
-    spec = spec_for(model.config)
+    spec, origin = known(model, spec)
     name = name or getattr(model.config, "_name_or_path", "") or type(model).__name__
-    limit = position_limit(model)
+    limit = position_limit(model, spec)
     check = examination(model, spec, name)
     return Subject(
         model=model,
@@ -147,6 +157,7 @@ def examined(model: Any, tokenizer: Any = None, name: str | None = None, pooled:
         limit=limit,
         check=check,
         checked_as=_form(model),
+        origin=origin,
     )
 
 

@@ -7,7 +7,7 @@ output is what the vocabulary's map reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
@@ -29,17 +29,22 @@ TIMES_EPS = 50  # as in the self-check
 
 @dataclass(frozen=True, eq=False)
 class Unembedding:
-    """logits = cap(matrix N(x) + bias), N the final norm. `cap`: what logits are held below by a tanh (Gemma 2)."""
+    """logits = factor (matrix N(x) + bias), N the final norm.
+
+    `cap`: what logits are held below by a tanh (Gemma 2). `factor`: what they are multiplied by, where there is no cap
+    (Granite, Cohere).
+    """
 
     norm: Frozen | None
     matrix: Float[Tensor, "vocabulary dim"]
     bias: Float[Tensor, " vocabulary"] | None = None
     cap: float | None = None
+    factor: float = 1.0
 
     def logits(self, normed: Float[Tensor, "row dim"]) -> Float[Tensor, "row vocabulary"]:
         """The logits of vectors behind the final norm, in at least float32."""
         raw = widened(torch.nn.functional.linear(normed, self.matrix, self.bias))
-        return raw if self.cap is None else torch.tanh(raw / self.cap) * self.cap
+        return raw * self.factor if self.cap is None else torch.tanh(raw / self.cap) * self.cap
 
     def combined(self, weights: Float[Tensor, "row vocabulary"]) -> Float[Tensor, "row dim"]:
         """sum_w weights_w U_w for each row: what the matrix' rows are together."""
@@ -49,8 +54,8 @@ class Unembedding:
         return out
 
     def slope(self, logits: Tensor) -> Tensor:
-        """What a logit gains where the number under its cap gains 1."""
-        return torch.ones_like(logits) if self.cap is None else 1 - (logits / self.cap).pow(2)
+        """What a logit gains where the matrix' number gains 1."""
+        return torch.full_like(logits, self.factor) if self.cap is None else 1 - (logits / self.cap).pow(2)
 
     def directions(self, last: Float[Tensor, "row dim"], wanted: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
         """u with u . x = wanted . N(x) but for N's bias, at the last layer's vectors; the norm's scale frozen there."""
@@ -61,7 +66,7 @@ class Unembedding:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where a model has its unembedding: the names of its norm, of which kind, and of the vocabulary's map.
+    """Where a model has its unembedding: the names of its norm, of which kind, and of the vocabulary's map, its factor.
 
     `mark`: what a place holds for. `refused`: why there is none.
     """
@@ -69,6 +74,7 @@ class _Place:
     mark: Any
     vocabulary: str = ""
     norm: tuple[str, Literal["layer", "rms"], bool] | None = None
+    factor: float = 1.0
     refused: str | None = None
 
 
@@ -96,7 +102,7 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
         raise
     norm = found.norm
     kind = None if norm is None else (names[norm.module], norm.kind, norm.one_plus)
-    _PLACES[model] = _Place(mark, names["vocabulary"], kind)
+    _PLACES[model] = _Place(mark, names["vocabulary"], kind, found.factor)
     return found
 
 
@@ -117,7 +123,7 @@ def _again(model: Any, place: _Place) -> Unembedding | None:
     parts = [vocabulary] if norm is None else [vocabulary, norm.module]
     if any(p.is_meta for part in parts for p in part.parameters()):
         return None
-    return Unembedding(norm, vocabulary.weight, vocabulary.bias, _cap(model))
+    return Unembedding(norm, vocabulary.weight, vocabulary.bias, _cap(model), place.factor)
 
 
 def _cap(model: Any) -> float | None:
@@ -152,12 +158,17 @@ def _found(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Unembe
             )
     # the twin's, which has brought in what the model's own keeps elsewhere
     unembedding = Unembedding(norm, vocabulary.weight, vocabulary.bias, _cap(model))
+    if unembedding.cap is None:
+        raw = unembedding.logits(read[0]).double()
+        factor = float((raw * logits[0]).sum() / raw.square().sum())  # least squares
+        if not abs(factor - 1) <= 8 * torch.finfo(model.dtype).eps:
+            unembedding = replace(unembedding, factor=factor)
     if _near(unembedding.logits(read[0]), logits[0], model.dtype):
         names: dict[Any, str] = {module: name for name, module in twin.named_modules()}
         return unembedding, {**names, "vocabulary": names[vocabulary]}
     raise Undefined(
         f"expected the logits of {type(model).__name__} to be its vocabulary's map of the last norm, they are "
-        "something else (a multiplier?); use saliency, or another method of gradients"
+        "something else; use saliency, or another method of gradients"
     )
 
 

@@ -70,6 +70,11 @@ class Frozen(Method):
                 f"{self.name} has rules for layers of one attention, got {len(spec.attends)}; use saliency or "
                 "grad_x_input"
             )
+        if spec.networks and (self.rules.activation, self.rules.gate) != ("exact", "exact"):
+            raise Undefined(
+                f"{self.name} has rules for a network's gate and activation, '{spec.networks[0].module}' is known as a "
+                "whole alone (a mixture of experts, or another form than down(act(up))); use saliency or grad_x_input"
+            )
         return self
 
     def options(self) -> dict[str, Any]:

@@ -94,8 +94,8 @@ class RuledCall(Call):
     def _rows(self, rows: slice) -> Tensor:
         assert self.rules.softmax is not None
         s, v = self.logits(rows), repeat_heads(self.v, self.groups)
-        soft = torch.softmax(s / self.rules.softmax, -1) * self.rules.softmax  # p (g - p . g), without 1 / temperature
-        return valued(torch.softmax(s, -1).detach(), soft).to(v.dtype) @ v
+        soft = self.softmax(s, self.rules.softmax) * self.rules.softmax  # p (g - p . g), without 1 / temperature
+        return valued(self.softmax(s).detach(), soft).to(v.dtype) @ v
 
 
 def ruled(rules: Rules, call: Call) -> Call:

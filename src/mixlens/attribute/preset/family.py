@@ -13,7 +13,6 @@ from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.preset.descending import descended, kept_layers, rolled_text, traced
 from mixlens.attribute.preset.layered import layered_text, layered_trace
 from mixlens.cost import Cost, of_rows, rolled_down
-from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.mixing.calls import mapper
 from mixlens.progress import Progress, part_of
@@ -96,11 +95,7 @@ class Preset(Method):
 
     def for_spec(self, spec: Spec) -> Preset:
         chosen = self.pre if spec.order != "post" and self.pre is not None else self
-        if not MIXING[chosen.mixing].defined(spec):
-            raise Undefined(
-                f"{chosen.mixing} is defined for {', '.join(MIXING[chosen.mixing].orders)}-LN layers, this model's are "
-                f"{spec.order}-LN: no norm follows their residual sum; use norm_res or globenc"
-            )
+        MIXING[chosen.mixing].for_spec(chosen.mixing, spec)
         return chosen
 
     def for_head(self, head: Head) -> Method:

@@ -66,8 +66,10 @@ class Relevance(Method):
         return options_of(self.function)
 
     def for_spec(self, spec: Spec) -> Method:
-        if spec.order != "post" or spec.attend.qkv is None:
-            lacks = "its spec names no maps to query, key and value" if spec.order == "post" else f"{spec.order}-LN"
+        if spec.order != "post" or spec.attend.qkv is None or not spec.feeds:
+            lacks = f"{spec.order}-LN"
+            if spec.order == "post":
+                lacks = f"its spec names no maps to {'query, key and value' if spec.feeds else 'hidden activations'}"
             raise Undefined(
                 f"{self.name} has relevance rules for post-LN encoders, this model's layers are not such ({lacks}); "
                 "use grad_sam or attcat"

@@ -1,0 +1,60 @@
+"""One model of each new kind against its own pass: experts, sinks, multipliers, attention seen at its softmax.
+
+python benchmarks/kinds.py [--repeats 5] [--threads 2] [--cpu-time] [--tokens 128]
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+import torch
+from shapes import arguments, forward, ratio, text
+
+import mixlens
+
+SIZES = {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 30000}
+LLAMA = {**SIZES, "num_key_value_heads": 4, "head_dim": 64, "intermediate_size": 1024}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", LLAMA),  # for comparison
+    "granite": ("Granite", {**LLAMA, "residual_multiplier": 0.22}),
+    "qwen3_moe": ("Qwen3Moe", {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512}),
+    "gpt_oss": ("GptOss", {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 512}),
+    "deberta-v2": (
+        "DebertaV2",
+        {**SIZES, "intermediate_size": 2048, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+    ),
+    "mpnet": ("MPNet", {**SIZES, "intermediate_size": 2048}),
+    "bloom": ("Bloom", {"hidden_size": 512, "n_layer": 6, "n_head": 8, "vocab_size": 30000}),
+}
+METHODS = ("attention", "globenc", "alti")
+
+
+def lens_on(kind: str) -> mixlens.Lens:
+    """A lens on a random model without a head."""
+    import transformers
+
+    prefix, settings = KINDS[kind]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{prefix}Config")(**settings)
+    return mixlens.load(getattr(transformers, f"{prefix}Model")(config).eval())
+
+
+def main() -> int:
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--tokens", type=int, default=128)
+    sizes, rest = parser.parse_known_args()
+    sys.argv[1:] = rest
+    asked = arguments(__doc__, repeats=5)
+    ids = text(sizes.tokens)
+    for kind in KINDS:
+        lens = lens_on(kind)
+        plain = forward(lens, ids)
+        passes = {m: ratio(lambda m=m, lens=lens: lens.mixing(ids, method=m), plain, asked)[0] for m in METHODS}
+        print(f"{kind:12}", "  ".join(f"{method} {value:5.2f}" for method, value in passes.items()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

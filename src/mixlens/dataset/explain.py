@@ -1,0 +1,240 @@
+"""`mixlens.explain_data`: every text of a data set, explained, in a run that goes on where it was killed.
+
+Rows are read in windows of 1,024 (fewer where texts are long), explained longest first, and written in the data's
+order, a Parquet file a window. Windows depend on the data and the method alone, and a file is there whole or not at
+all: a run that is killed and started again computes the very windows that are missing, with the same batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+from weakref import finalize
+
+from mixlens.answer.readout import check_target
+from mixlens.arguments import checked, is_whole, shown
+from mixlens.attribute.calls import attribution_method
+from mixlens.attribute.defaults import default_method
+from mixlens.budget import bytes_of
+from mixlens.capture.offload import device_of
+from mixlens.dataset.window import Setting, rows_of
+from mixlens.errors import ResultFileError, TargetError, Undefined, UnknownOption, did_you_mean
+from mixlens.evaluation.fingerprint import model_facts, plain, versions
+from mixlens.evaluation.log import END, Log, Mark, Record, lines
+from mixlens.evaluation.naming import source_named
+from mixlens.evaluation.refusals import refuse_class, refuse_no_lens
+from mixlens.evaluation.walk import count_of, refuse_columns, trim, walk
+from mixlens.files import folder_of, parquet, writing
+from mixlens.lens import Lens
+from mixlens.process import settled
+from mixlens.progress import OpenProgress, barred
+from mixlens.results import Explained
+from mixlens.results.explained import KIND
+from mixlens.results.shards import name_of, write
+from mixlens.tasks import Source, Task, source
+from mixlens.tasks import task as task_named
+
+WINDOW = 1024  # rows in a file
+CHARACTERS = 240  # that make a text count as one row; a longer one counts for more
+SMALL = 32  # rows in a file where a text takes seconds
+SUMMARY = "summary.html"
+
+
+@settled
+@barred
+@checked
+def explain_data(
+    lens: Lens,
+    data: Any,
+    method: str | None = None,
+    target: Any = None,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    field: str | Mapping[str, str | Sequence[str]] | None = None,
+    task: str | Task = "classification",
+    encoding: str | None = None,
+    limit: int | None = None,
+    truncate: bool = False,
+    batch_size: int = 32,
+    memory: int | str | None = None,
+    top: int = 15,
+    by: str | None = None,
+    seed: int = 0,
+    progress: OpenProgress | bool | None = None,
+    **options: Any,
+) -> Explained:
+    """Every text of a data set, explained: in Parquet files as they come, and a page that sums them up.
+
+    `data`: as in `mixlens.evaluate`: a path (.csv, .tsv, .jsonl, .json, .txt, .parquet), a hub name, a
+    `datasets.Dataset`, a table (pandas, polars, Arrow), or an iterable of rows, texts, pairs or `Example`s. `method`,
+    `target`, `truncate`, `options`: as in `lens.attribute`; `target="label"` explains each text's gold label. `out`:
+    the folder that keeps `part-*.parquet`, `summary.html` and the run's record; started again with the same arguments
+    the run goes on there (None: a folder that is gone with the result). `field`: the column of the text, or a mapping
+    of the task's fields to columns (`{"text": "review", "label": "stars"}`). `task`: how rows are read, as in
+    `evaluate` ("pairs" for two texts). `memory`: bytes or "2GB" to stay inside. `top`, `by`, `seed`: of the page: words
+    of each class; a table for each value of a column; draws of intervals and null. `progress`: True for a bar, or a
+    function of (rows done, in all or None).
+
+    A row that cannot be explained stands in the files with its error, and in `.failures`. Texts are explained in
+    batches of like length, which changes no number by more than rounding. Needs the extra `parquet`. Raises DataError,
+    RunChanged (the folder holds another run), UnknownMethod, UnknownOption, TargetError, Undefined, ResultFileError,
+    MissingExtra.
+
+    Examples:
+        >>> rows = [{"review": "a deep film.", "stars": 5}, {"review": "so dull", "stars": 1}]
+        >>> explained = mixlens.explain_data(lens, rows, "alti", field="review")
+        >>> for text in explained:
+        ...     print(text.target, text.data["stars"], max(text.words, key=lambda word: word[1])[0])
+        positive 5 deep
+        negative 1 dull
+        >>> explained.frame()[["id", "target", "stars"]].values.tolist()
+        [['0', 'positive', 5], ['1', 'negative', 1]]
+    """
+    report: Any = progress or (lambda done, total: None)  # a function or None, by `barred`
+    refuse_no_lens(lens, None)
+    parquet()
+    for name, value, least in (("top", top, 1), ("seed", seed, 0)):
+        if not is_whole(value) or value < least:
+            raise UnknownOption(f"expected {name} of {least} or more, got {shown(value)}")
+    if by is not None and not isinstance(by, str):
+        raise UnknownOption(f"expected by= a column's name, or None, got {shown(by)}")
+    kept = None if out is None else folder_of(out)
+    kind = fields_of(task_named(task) if isinstance(task, str) else task, field)
+    name = default_method(lens.subject) if method is None else method
+    facts = attribution_method(lens.subject, name, options)
+    _refuse_target(lens, target)
+    rows = source_named(source(data, encoding), kind, lens.head, target)
+    budget = bytes_of(memory, device_of(lens.model))
+    fixed = {} if memory is None else {"memory": budget}
+    slow = facts.cost(options).slow
+    folder = kept or _temporary()
+    made_with = {
+        "format": 1,
+        "kind": KIND,
+        "model": {"name": lens.name, **model_facts(lens)},
+        "data": {"name": rows.name, "rows": rows.count, "fingerprint": rows.fingerprint},
+        "task": {"name": kind.name, "fields": {k: list(v) for k, v in kind.names.items()}},
+        "method": name,
+        "options": plain(options),
+        "target": plain(target),
+        "classes": [str(name) for name in lens.head.labels.values()],
+        "limit": limit,
+        "truncate": truncate,
+        "batch_size": batch_size,
+        "window": SMALL if slow else WINDOW,
+        **fixed,
+        "versions": versions(),
+    }
+    try:
+        log = Log(folder, made_with, once={} if fixed else {"memory": budget})
+        try:
+            setting = Setting(lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"))
+            _run(setting, rows, log, limit, by, report)
+        finally:
+            log.close()
+        result = Explained(folder)
+        result.to_html(folder / SUMMARY, top=top, by=by, seed=seed)
+    except BaseException:
+        if out is None:
+            rmtree(folder, ignore_errors=True)
+        raise
+    if out is None:
+        finalize(result, rmtree, folder, ignore_errors=True)  # gone with the result
+    return result
+
+
+def _run(setting: Setting, rows: Source, log: Log, limit: int | None, by: str | None, report: OpenProgress) -> None:
+    """Explain what the folder does not hold yet. Raises DataError, RunChanged, ResultFileError."""
+    total, done, begun = count_of(rows, limit), 0, False
+    digests = {entry["i"]: entry["sha256"] for entry in lines(log.folder) if "sha256" in entry}
+    closed = {mark.window for mark in log.marks if mark.window != END}
+    for window in walk(rows, log, limit, int(log.manifest["window"]), _weight):
+        if window.number == 0 and by is not None:
+            refuse_by(by, [row for _, row in window.rows])
+        path = log.folder / name_of(window.number)
+        if window.number in closed and path.exists():
+            _unchanged(path, digests.get(window.number))
+            done += len(window.rows)
+            continue
+        if not begun:  # the clock starts behind what is there already
+            report(done, total)
+            begun = True
+        made = rows_of(setting, window, lambda count, at=done: report(at + count, total))  # type: ignore[misc]
+        errors = [row["error"] for row in made if row["error"] is not None]
+        if window.number == 0:
+            refuse_columns(len(made) - len(errors), errors)
+        write(path, made, setting.method, setting.options)
+        if window.number not in closed:
+            facts = {"rows": len(made), "failed": len(errors), "sha256": _digest(path)}
+            mark = Mark(window.number, 0, True, *window.now)
+            log.append([Record(window.number, path.name, facts=facts)], mark)
+        trim()
+        done += len(window.rows)
+    if not begun:
+        report(done, total)
+
+
+def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None) -> Task:
+    """The task with the caller's columns. Raises UnknownOption."""
+    if task.name == "documents":
+        raise Undefined("explain_data explains texts, got the task documents; trace its answers: lens.trace(prompt)")
+    if field is None:
+        return task
+    if isinstance(field, str):
+        if "text" not in task.names:
+            names = ", ".join(f"{name!r}: ..." for name in task.names if name not in ("id", "label"))
+            raise UnknownOption(f"expected field= {{{names}}} for the task {task.name}, got {shown(field)}")
+        field = {"text": field}
+    if not isinstance(field, Mapping):
+        raise UnknownOption(f"expected field= a column's name, or a mapping of fields to columns, got {shown(field)}")
+    named = task_named(task.name, **field)  # checks them
+    return replace(task, names={**task.names, **{name: named.names[name] for name in field}})
+
+
+def refuse_by(by: str, rows: Sequence[Any]) -> None:
+    """Raises UnknownOption where no row has the column."""
+    columns = {str(name) for row in rows if isinstance(row, Mapping) for name in row}
+    if by not in columns:
+        hint = did_you_mean(by, columns) if columns else "; the data are texts without columns"
+        raise UnknownOption(f"expected by= a column of the data, got {shown(by)}{hint}")
+
+
+def _refuse_target(lens: Lens, target: Any) -> None:
+    """Raises TargetError for what no text of this model can be explained for."""
+    if isinstance(target, list):
+        raise TargetError(
+            "expected one target= for all texts, got a list; target='label' explains each text's gold label"
+        )
+    if target is not None and not (isinstance(target, str) and target == "label"):
+        refuse_class(lens, check_target(target))
+
+
+def _weight(row: Any) -> float:
+    """How many rows a row counts for: one, or more where its text is long."""
+    values = row.values() if isinstance(row, Mapping) else row if isinstance(row, tuple) else [row]
+    size = sum(len(value) for value in values if isinstance(value, (str, list)))
+    return max(1.0, size / CHARACTERS)
+
+
+def _unchanged(path: Path, digest: str | None) -> None:
+    """Raises ResultFileError for a file that is not as it was written."""
+    if digest is not None and _digest(path) != digest:
+        raise ResultFileError(
+            f"expected {path} as it was written, it was changed since; delete it, and the same call makes it again"
+        )
+
+
+def _digest(path: Path) -> str:
+    with writing(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _temporary() -> Path:
+    with writing("a temporary folder"):
+        return Path(mkdtemp(prefix="mixlens-"))

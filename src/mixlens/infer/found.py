@@ -1,0 +1,83 @@
+"""A class and its configuration to a spec, once in a process."""
+
+from __future__ import annotations
+
+import json
+from threading import Lock
+from typing import Any, Literal, TypeAlias
+
+from mixlens.architectures import SPECS, Spec, base_class, base_model, spec_for
+from mixlens.architectures.match import check_gone
+from mixlens.errors import UnknownArchitecture
+from mixlens.infer.reasons import Misfit
+from mixlens.infer.spec import spec_of
+from mixlens.infer.twin import twin_of
+from mixlens.progress import silent
+
+Origin: TypeAlias = Literal["hand-written", "inferred", "given"]
+_found: dict[tuple[Any, str], Spec | str] = {}
+_lock = Lock()
+
+
+def known(model: Any, given: Spec | None = None) -> tuple[Spec, Origin]:
+    """How a model's layers are built, and who says so: its user, the table, or its class's numbers.
+
+    Raises UnknownArchitecture, UnsupportedConfig.
+    """
+    if given is not None:
+        check_gone(model.config)
+        return given, "given"
+    if model.config.model_type in SPECS:
+        return spec_for(model.config), "hand-written"
+    base = base_model(model)
+    return infer(type(base), base.config), "inferred"
+
+
+def refuse(config: Any, given: Spec | None = None) -> None:
+    """Refuse by its configuration what `known` would refuse, before any weights are read.
+
+    Raises UnknownArchitecture, UnsupportedConfig.
+    """
+    kind = base_class(config.__class__)
+    if given is not None:
+        check_gone(config)
+    elif config.model_type in SPECS:
+        spec_for(config)
+    elif kind is not None:
+        infer(kind, config)
+    elif not any(name.startswith("AutoModel") for name in getattr(config, "auto_map", None) or {}):
+        raise _unknown(config, "no class of transformers is a model of it without a head")
+
+
+def infer(kind: Any, config: Any) -> Spec:
+    """The spec of a class without heads and its configuration. Raises UnknownArchitecture with the reason.
+
+    It is found on a small random model of the class, so it has to pass the self-check on the real one.
+    """
+    check_gone(config)
+    key = kind, _settings(config)
+    with _lock:
+        if key not in _found:
+            try:
+                with silent():
+                    _found[key] = spec_of(twin_of(kind, config))
+            except (Misfit, UnknownArchitecture) as error:
+                _found[key] = str(error)
+        found = _found[key]
+    if isinstance(found, Spec):
+        return found
+    raise _unknown(config, found)
+
+
+def _unknown(config: Any, reason: str) -> UnknownArchitecture:
+    return UnknownArchitecture(
+        f"expected a model type with a spec ({', '.join(sorted(SPECS))}) or layers that one can say, got "
+        f"'{config.model_type}': {reason}; docs/architectures.md lists what has no room yet, and load(..., spec=) "
+        "takes a spec of your own"
+    )
+
+
+def _settings(config: Any) -> str:
+    """What a configuration says of the model itself, as a key."""
+    said = {k: v for k, v in config.to_dict().items() if k not in ("_name_or_path", "dtype", "transformers_version")}
+    return json.dumps(said, sort_keys=True, default=str)

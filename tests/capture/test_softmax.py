@@ -1,0 +1,165 @@
+"""Attention that no interface hands out is seen at its softmax: it is the model's own, and so is what is made of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import mixlens
+from mixlens.architectures import Spec, spec_for
+from mixlens.capture.attention import Call
+from mixlens.capture.run import Watch, run
+from mixlens.capture.softmax import at_softmax
+from mixlens.errors import SelfCheckFailed, Undefined
+from models import families
+
+TEXT = families.text()
+SIZES = {"vocab_size": families.VOCABULARY, "hidden_size": 32, "pad_token_id": 0}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "deberta": (
+        "Deberta",
+        {
+            **SIZES,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 44,
+            "relative_attention": True,
+            "pos_att_type": ["c2p", "p2c"],
+            "max_relative_positions": 8,
+            "max_position_embeddings": 40,
+        },
+    ),
+    "bloom": ("Bloom", {**SIZES, "n_layer": 2, "n_head": 4}),
+    "gpt_neo": (
+        "GPTNeo",
+        {
+            **SIZES,
+            "num_layers": 2,
+            "num_heads": 4,
+            "intermediate_size": 44,
+            "max_position_embeddings": 40,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": 3,
+            "bos_token_id": 2,
+            "eos_token_id": 2,
+        },
+    ),
+    "mpt": (
+        "Mpt",
+        {
+            "vocab_size": families.VOCABULARY,
+            "pad_token_id": 0,
+            "d_model": 32,
+            "n_layers": 2,
+            "n_heads": 4,
+            "max_seq_len": 40,
+        },
+    ),
+}
+HERE = [*MODELS, "mpnet", "deberta-v2", "falcon", "falcon-sequential"]
+
+
+@cache
+def model(name: str, head: str = "Model") -> Any:
+    if name not in MODELS:
+        return families.model(name, {"Model": "base", "ForCausalLM": "causal"}[head])
+    prefix, settings = MODELS[name]
+    config = getattr(transformers, f"{prefix}Config")(**settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = getattr(transformers, prefix + head)._from_config(config, attn_implementation="eager")
+        families.randomize(made)
+    return made.double().eval()
+
+
+def lens(name: str) -> mixlens.Lens:
+    return mixlens.load(model(name))
+
+
+def test_every_such_spec_is_tried_here():
+    names = {name: spec_for(model(name).config).seam for name in HERE}
+    assert set(names.values()) == {"softmax"}
+    assert set(MODELS) == set(families.SINGLE)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_the_maps_are_the_model_s_own_attentions(name):
+    check = lens(name).check()
+    assert check.passed and check.worst < 1e-6
+    ids = torch.tensor([TEXT])
+    plain = type(model(name))._from_config(model(name).config, attn_implementation="eager").double().eval()
+    plain.load_state_dict(model(name).state_dict())
+    real = plain(ids, attention_mask=torch.ones_like(ids), output_attentions=True).attentions
+    got = lens(name).mixing(TEXT, method="attention").scores
+    torch.testing.assert_close(got, torch.cat(real).mean(1).to(got), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("method", ["attention", "globenc", "alti", "value_zeroing"])
+def test_padding_and_batch_mates_change_nothing(name, method):
+    alone = lens(name).mixing(TEXT, method=method).scores
+    batch = lens(name).mixing([families.text(5), TEXT, families.text(7, 3)], method=method)[1].scores
+    torch.testing.assert_close(batch, alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bloom", "gpt_neo", "mpt", "falcon"])
+def test_gradients_of_attention_are_those_of_the_model(name):
+    """grad_sam's own ingredients: the weights that a pass is run with are in the graph of its answer."""
+    made = mixlens.load(model(name, "ForCausalLM"))
+    for method in ("saliency", "grad_sam", "head_logit"):
+        scores = made.attribute(TEXT, method).scores
+        assert torch.isfinite(scores).all() and scores.abs().sum() > 0
+    seen: list[torch.Tensor] = []
+
+    def weigh(index: int, call: Call) -> torch.Tensor:
+        seen.append(call.weights().requires_grad_())
+        return seen[-1]
+
+    ids = torch.tensor([TEXT])
+    with torch.enable_grad():
+        out = run(model(name), spec_for(model(name).config), {"input_ids": ids}, Watch(lambda s: None, call=weigh))
+    plain = model(name)(ids).last_hidden_state
+    torch.testing.assert_close(out.last_hidden_state, plain, rtol=1e-5, atol=1e-5)
+    gradients = torch.autograd.grad(out.last_hidden_state.sum(), seen)
+    assert all(float(g.abs().sum()) > 0 for g in gradients)
+
+
+def test_what_needs_queries_and_keys_is_refused():
+    with pytest.raises(Undefined, match="needs queries and keys; this model's attention hands over its logits alone"):
+        lens("mpnet").mixing(TEXT, method="hta")
+
+
+def test_weights_that_something_else_is_done_to_are_not_taken_for_the_softmax():
+    """Talking heads: what the values are multiplied with is a mixture of the softmax's heads."""
+    config = transformers.DebertaConfig(**MODELS["deberta"][1], talking_head=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = transformers.DebertaModel(config)
+        families.randomize(made)
+    with pytest.raises(SelfCheckFailed):
+        mixlens.load(made.double().eval())
+
+
+def test_a_call_of_logits_gives_their_softmax_and_what_is_visible():
+    logits, values = torch.randn(2, 4, 5, 5), torch.randn(2, 2, 5, 3)
+    logits[..., 3:] = torch.finfo(torch.float32).min
+    call = at_softmax(logits, values)
+    torch.testing.assert_close(call.weights(slice(1, 4)), logits.softmax(-1)[:, :, 1:4])
+    assert call.groups == 2
+    visible = call.visible()
+    assert visible is not None and visible[..., :3].all() and not visible[..., 3:].any()
+    torch.testing.assert_close(call.output(), logits.softmax(-1) @ values.repeat_interleave(2, 1))
+    rows = call.take(torch.tensor([[1, 4], [0, 2]]))
+    torch.testing.assert_close(rows.weights()[1], logits.softmax(-1)[1][:, [0, 2]])
+    assert at_softmax(logits[..., :3], values[:, :, :3]).mask is None
+
+
+def test_a_spec_says_where_attention_is_seen():
+    """Under the name of the interface such a model hands nothing out."""
+    wrong = Spec(**{**vars(spec_for(model("mpnet").config)), "seam": "interface"})
+    with pytest.raises(SelfCheckFailed, match="expected one call of the attention interface"):
+        run(model("mpnet"), wrong, {"input_ids": torch.tensor([TEXT])}, lambda seen: None)

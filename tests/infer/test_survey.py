@@ -1,0 +1,93 @@
+"""The model types of the installed transformers: the list is true, and none of it is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+import mixlens
+from mixlens.cli import main
+from mixlens.errors import UnknownArchitecture
+from mixlens.survey import Known, examine, page, survey, text_types
+
+HERE = Path(__file__).parent
+TYPES = (HERE / "types.txt").read_text("utf-8").split()
+PAGE = (HERE.parent.parent / "docs" / "architectures.md").read_text("utf-8")
+THERE = [kind for kind in TYPES if kind in CONFIG_MAPPING_NAMES]
+
+
+def test_enough_types_are_held():
+    """Of the newest transformers; the oldest that is supported has fewer."""
+    assert len(set(TYPES)) == len(TYPES)
+    assert len(THERE) >= 60
+
+
+def test_the_page_lists_the_types_that_are_held():
+    found = PAGE.partition("## By a spec that is found")[2].partition("## Refused")[0]
+    assert sorted(re.findall(r"^\| (\S+) \| (?:pre|post|parallel) ", found, re.MULTILINE)) == sorted(TYPES)
+
+
+def test_the_page_counts_what_it_lists():
+    explained = PAGE.partition("## Refused")[0]
+    rows = re.findall(r"^\| (\S+) \| (?:pre|post|parallel) ", explained, re.MULTILINE)
+    refused = re.findall(r"^\| (?!model|---)(\S+) \| ", PAGE.partition("## Refused")[2], re.MULTILINE)
+    said = re.search(r"Of (\d+) .*explains \*\*(\d+)\*\*: (\d+) .*, (\d+) by .*; (\d+) are refused", PAGE)
+    assert said is not None
+    total, known, by_hand, found, not_known = map(int, said.groups())
+    assert (len(rows), len(refused)) == (known, not_known)
+    assert (known, total, found) == (by_hand + found, known + not_known, len(TYPES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", THERE)
+def test_a_type_that_was_found_is_found(kind):
+    known = examine(kind)
+    assert (known.status, known.reason) == ("inferred", "")
+
+
+def test_types_are_listed_with_status_and_reason():
+    assert mixlens.architectures(["bert", "phi", "mamba"]) == [
+        {"model_type": "bert", "status": "hand-written", "reason": "", "order": "post"},
+        {"model_type": "phi", "status": "inferred", "reason": "", "order": "parallel"},
+        {
+            "model_type": "mamba",
+            "status": "refused",
+            "reason": "its attention is seen neither at transformers' attention interface nor at a softmax",
+            "order": None,
+        },
+    ]
+
+
+def test_a_word_that_is_no_type_is_refused():
+    with pytest.raises(
+        UnknownArchitecture, match=r"expected a model type of the installed .*'fhi'; did you mean 'phi'"
+    ):
+        survey(["fhi"])
+
+
+def test_all_types_for_texts_are_asked_about(monkeypatch):
+    asked = []
+    monkeypatch.setattr("mixlens.survey.examine", lambda kind: asked.append(kind) or Known(kind, "refused", "no"))
+    told = []
+    survey(progress=lambda done, total: told.append((done, total)))
+    assert asked == text_types()
+    assert {"bert", "gpt2", "t5", "mamba", "llava"} < set(asked)
+    assert "vit" not in asked
+    assert told[-1] == (len(asked) - 1, len(asked))
+
+
+def test_the_command_lists_and_writes_a_page(tmp_path, capsys, monkeypatch):
+    for words in (["--json"], ["--markdown", str(tmp_path / "page.md")]):
+        monkeypatch.setattr("sys.argv", ["mixlens", "architectures", "bert", "mamba", *words])
+        with pytest.raises(SystemExit, match="0"):
+            main()
+        out = capsys.readouterr().out
+        if words == ["--json"]:
+            assert [known["status"] for known in json.loads(out)] == ["hand-written", "refused"]
+        else:
+            assert "1 hand-written, 1 refused" in out
+    assert (tmp_path / "page.md").read_text("utf-8") == page(survey(["bert", "mamba"]))

@@ -1,0 +1,118 @@
+"""The words of many texts against a literal version, and what chance makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mixlens.measure import vocabulary
+from mixlens.measure.vocabulary import TextWords, words_of
+
+LETTERS = "a b c d e f g h".split()
+
+
+def drawn(count: int, seed: int, lift: float = 0.0) -> list[TextWords]:
+    """Texts of random words with random scores; "a" has `lift` more in the texts of "x"."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for row in range(count):
+        words = rng.choice(LETTERS, rng.integers(1, 9)).tolist()
+        group = "xy"[row % 2]
+        scores = rng.random(len(words)) + lift * np.array([w == "a" and group == "x" for w in words])
+        out.append(TextWords(row, group, words, scores.tolist()))
+    return out
+
+
+def literal(texts: list[TextWords], group: str, word: str) -> tuple[int, float, float, int]:
+    """How many texts, mean, null mean and the row of the highest, by loops."""
+    values, nulls, best = [], [], (-np.inf, -1)
+    for text in texts:
+        of_word = [s for w, s in zip(text.words, text.scores, strict=True) if w == word]
+        if text.group == group and of_word:
+            values.append(sum(of_word) / len(of_word))
+            nulls.append(sum(text.scores) / len(text.scores))
+            best = max(best, (values[-1], text.row), key=lambda pair: pair[0])
+    return len(values), sum(values) / len(values), sum(nulls) / len(nulls), best[1]
+
+
+def test_means_are_those_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "_AT_ONCE", 7)  # parts that cut through the texts
+    texts = drawn(60, 1)
+    found = words_of(lambda: texts, least=2, resamples=20)
+    assert {(w.group, w.word) for w in found.words} == {(g, w) for g in "xy" for w in LETTERS}
+    for w in found.words:
+        texts_of, mean, null, best = literal(texts, w.group, w.word)
+        assert (w.texts, w.example) == (texts_of, best)
+        assert (w.mean, w.null) == pytest.approx((mean, null), rel=1e-12)
+        assert w.low < w.mean < w.high and w.null_low < w.null < w.null_high
+
+
+def test_parts_change_no_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = drawn(40, 2)
+    whole = {(w.group, w.word): w for w in words_of(lambda: texts, least=1, resamples=5).words}
+    monkeypatch.setattr(vocabulary, "_AT_ONCE", 3)
+    for w in words_of(lambda: texts, least=1, resamples=5).words:
+        other = whole[w.group, w.word]
+        assert (w.texts, w.example) == (other.texts, other.example)
+        assert (w.mean, w.null) == pytest.approx((other.mean, other.null), rel=1e-12)
+
+
+def test_the_interval_is_the_bootstrap_of_texts() -> None:
+    """Against resampled texts, drawn one by one."""
+    texts, rng = drawn(80, 3), np.random.default_rng(0)
+    (word,) = [w for w in words_of(lambda: texts, resamples=1000).words if (w.group, w.word) == ("x", "b")]
+    values = [
+        np.mean([s for w, s in zip(t.words, t.scores, strict=True) if w == "b"])
+        for t in texts
+        if t.group == "x" and "b" in t.words
+    ]
+    means = [np.mean(rng.choice(values, len(values))) for _ in range(1000)]
+    width = word.high - word.low
+    assert np.quantile(means, [0.025, 0.975]) == pytest.approx([word.low, word.high], abs=0.15 * width)
+
+
+def test_the_null_is_shuffled_within_texts() -> None:
+    """Against scores that are shuffled one text after the other."""
+    texts, rng = drawn(30, 4), np.random.default_rng(0)
+    (word,) = [w for w in words_of(lambda: texts, resamples=1000).words if (w.group, w.word) == ("y", "c")]
+    means = []
+    for _ in range(300):
+        mixed = [TextWords(t.row, t.group, t.words, rng.permutation(t.scores).tolist()) for t in texts]
+        means.append(literal(mixed, "y", "c")[1])
+    width = word.null_high - word.null_low
+    assert np.mean(means) == pytest.approx(word.null, abs=0.1 * width)
+    assert np.quantile(means, [0.025, 0.975]) == pytest.approx([word.null_low, word.null_high], abs=0.2 * width)
+
+
+def test_what_was_lifted_stands_out_and_nothing_else() -> None:
+    texts = drawn(200, 5, lift=0.6)
+    found = words_of(lambda: texts).words
+    assert [(w.group, w.word) for w in found if w.p <= 0.05 and w.mean > w.null] == [("x", "a")]
+    assert found[0].word == "a" and found[0].group == "x"
+
+
+def test_by_chance_a_group_has_a_word_in_one_of_twenty() -> None:
+    hits = 0
+    for seed in range(20):
+        texts = drawn(60, 100 + seed)
+        hits += len({w.group for w in words_of(lambda t=texts: t, resamples=39).words if w.p <= 0.05})
+    assert 1 <= hits <= 8  # of 40 groups 2 are expected; more than 8 have a probability of .0002
+
+
+def test_equal_scores_and_single_words_say_nothing() -> None:
+    flat = [TextWords(i, "x", ["a", "b", "a"], [0.1, 0.1, 0.1]) for i in range(9)]
+    alone = [TextWords(i, "x", ["a"], [float(i)]) for i in range(9)]
+    for texts in (flat, alone):
+        assert {w.p for w in words_of(lambda t=texts: t).words} == {1.0}
+
+
+def test_too_many_words_are_counted_out_and_said() -> None:
+    texts = drawn(60, 6)
+    found = words_of(lambda: texts, least=1, most=5, resamples=3)
+    assert (len(found.words), found.left_out) == (5, 11)
+    assert min(w.texts for w in found.words) >= 13
+
+
+def test_no_word_of_enough_texts() -> None:
+    assert words_of(lambda: drawn(4, 7), least=9).words == ()
+    assert words_of(lambda: [TextWords(0, "x", [], [])], least=1).words == ()

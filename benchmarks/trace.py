@@ -17,11 +17,11 @@ import mixlens
 # and the limit that each is held to
 METHODS = {"head_logit": 4, "alti_logit": 8, "attention_rollout": 4, "globenc": 4, "alti": 8, "ifr": 8}
 # A backward pass a token of the answer, by activations alone: as many products as a forward pass, not twice as many.
-FROZEN = ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit")
+FROZEN = ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit", "saliency")
 
 
 def frozen_limit(answer: int) -> float:
-    """1.2 times the floor: the pass that says the probabilities, the pass that keeps its graph, a backward a token."""
+    """1.2 times the floor: the pass that keeps its graph, as much again for keeping it, a backward a token."""
     return 1.2 * (2 + answer)
 
 

@@ -36,6 +36,7 @@ def ran(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[in
 
 
 ONE_PASS = ("attention_rollout", "globenc", "alti", "ifr+rollout", "head_logit", "alti_logit", "cp_lrp", "gim")
+ONE_PASS += ("saliency", "cat")  # their backward passes run no layer
 
 
 @pytest.mark.parametrize("method", [*ONE_PASS, "flashtrace"])

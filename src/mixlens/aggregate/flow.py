@@ -133,7 +133,7 @@ class _Graph:
         out, top = np.zeros(len(top)), top[:n]
         ceilings = self.ceilings(layer, top)
         out[:n] = ceilings
-        if layer == 1:  # one way through each node between: its smaller edge
+        if layer == 1:  # one path through each node between: its smaller edge
             return out
         whole = None
         for j in self.missed(layer, i, top, ceilings):

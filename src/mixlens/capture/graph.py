@@ -48,14 +48,15 @@ def graph(
     tokens: Sequence[int] | None = None,
     received: Sequence[int] | None = None,
     recompute: bool = False,
+    heads: bool = True,
 ) -> Graph:
     """Run the whole model with the input of `layer` cut off from what is below it.
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
     dim); what is below may then be left out (`skip`, and `tokens` too: see `run`). `also` and `on_linear` see every
     layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. `received`: the texts'
-    lengths, where the attention that tokens receive is wanted. `recompute`: see `Recorder`. Raises Undefined for
-    weights of layers with several attentions.
+    lengths, where the attention that tokens receive is wanted. `recompute`: see `Recorder`. `heads`: run the head too.
+    Raises Undefined for weights of layers with several attentions.
     """
     if (weights or received is not None) and len(spec.attends) > 1:
         raise Undefined(
@@ -92,7 +93,7 @@ def graph(
         return seen.y  # the very tensor that goes on, so that it has a gradient
 
     with torch.enable_grad():
-        watch, reading = Watch(on_layer, on_input, on_call, on_linear), Reading(True, at, tokens)
+        watch, reading = Watch(on_layer, on_input, on_call, on_linear), Reading(heads, at, tokens)
         output = run(model, spec, inputs, watch, reading, skip=skip, recompute=recompute)
     return Graph(layer, kept, list(attention.values()), output, means)
 

@@ -117,8 +117,9 @@ def tolerance(block: Block, dtype: torch.dtype) -> float:
     """50 eps of the model's dtype (10 in half precision); of float32 where parts are computed in it always."""
     if is_half(dtype):
         return TIMES_HALF * torch.finfo(dtype).eps
-    own = not all(isinstance(block.norm(path).module, torch.nn.LayerNorm) for path in block.norms)  # (Cohere's)
-    single = block.spec.norm == "rms" or own or block.spec.seam == "softmax"  # such softmaxes too
+    # RMS norms, norms of a model's own class, and softmaxes of one
+    own = any(type(submodule(block.module, path)) is not torch.nn.LayerNorm for path in block.norms)
+    single = own or block.spec.norm == "rms" or block.spec.seam == "softmax"
     if single and dtype == torch.float64:
         dtype = torch.float32
     return TIMES_EPS * torch.finfo(dtype).eps

@@ -52,6 +52,8 @@ class Frozen:
     def eps(self) -> float:
         """Inside the square root, where the model itself puts it."""
         eps = getattr(self.module, "eps", getattr(self.module, "variance_epsilon", None))
+        if eps is None and not (hasattr(self.module, "eps") or hasattr(self.module, "variance_epsilon")):
+            return 1e-5 if self.kind == "layer" else 0.0  # it keeps none: torch's default (the self-check says whether)
         return float(eps) if eps is not None else 0.0
 
     def scale(self, actual: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The two kinds of examples, texts and answers of language models, each explained its own way, in the data's order."""
+"""The two kinds of examples, texts and answers of language models, each explained by itself, in the data's order."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Size:
 # From the smallest on: some classes tie their sizes to each other, or cannot be cut.
 SIZES = (
     Size(),
-    Size(vocabulary=1024, network=128, heads=False),
     Size(hidden=256, network=256, head=64, vocabulary=1024),
+    Size(vocabulary=1024, network=128, heads=False),
     Size(layers=10**6),
     Size(only_depth=True, vocabulary=1024),
 )

@@ -61,16 +61,16 @@ def trace(
 ) -> Trace | Results[Any]:
     """Where the whole answer of a language model comes from: each answer token back to the prompt before it.
 
-    `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template). A
-    list of prompts gives a list of traces, one after the other: `answer`, `foil` and `documents` are then one for
-    all or a list of one each, and `errors` says what becomes of one that fails, as in `mixing`.
-    `documents`: texts by name, put where the prompt says `"{documents}"`, else in front (in a chat, of the
-    last user's message). `answer`: a str or token ids; None: what the model generates, at most `max_new_tokens`,
-    greedily unless `generate`, arguments of its own `generate`, says otherwise. `foil`: another answer as long, or
-    one token: why this rather than that. `method`: as in `attribute`, with its default. `exclude`: sources left out
-    before rows are divided: "first", "template", or roles of the chat. `batch_size`, `memory`, `progress` and
-    `options`: as in `attribute`. One pass for methods of maps and logits, else one call of
-    `attribute` for each answer token. Raises InputError, MethodError, ModelError, OverBudget.
+    `prompt`: a str, token ids, or chat messages (`[{"role": ..., "content": ...}]`; the tokenizer's template). A list
+    of prompts gives a list of traces, one after the other: `answer`, `foil` and `documents` are then one for all or a
+    list of one each, and `errors` says what becomes of one that fails, as in `mixing`. `documents`: texts by name, put
+    where the prompt says `"{documents}"`, else in front (in a chat, of the last user's message). `answer`: a str or
+    token ids; None: what the model generates, at most `max_new_tokens`, greedily unless `generate`, arguments of its
+    own `generate`, says otherwise. `foil`: another answer as long, or one token: why this rather than that. `method`:
+    as in `attribute`, with its default. `exclude`: sources left out before rows are divided: "first", "template", or
+    roles of the chat. `batch_size`, `memory`, `progress` and `options`: as in `attribute`. One pass for methods of maps
+    and logits, a backward pass beside it for each answer token for gradients at hidden states, else one call of
+    `attribute` for each. Raises InputError, MethodError, ModelError, OverBudget.
 
     Examples:
         >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP

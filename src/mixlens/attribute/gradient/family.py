@@ -11,6 +11,7 @@ from torch import Tensor
 from mixlens.answer import Answer, answer
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.functions import TextGraph, saliency
+from mixlens.attribute.gradient.rows import traced_rows
 from mixlens.attribute.method import Deep, Method, Scores
 from mixlens.budget import sizes_of
 from mixlens.cost import Cost, Sizes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
+    from mixlens.attribute.traced import Traced
 
 
 GRAPH_BYTES = 1 << 30  # of a text's graph that autograd keeps; for more, each layer is run again for its gradient
@@ -153,6 +155,16 @@ class Gradient(Method):
             progress=first.progress,
         )
         return [[results[k] for results in texts] for k in range(len(asks))]
+
+    def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
+        """Of gradients at hidden states, over one graph; what reads attention takes a text of its own a token."""
+        reads, options = self.reading(ask.options), dict(ask.options)
+        if reads in ("received", "weights") or options.pop("mask_special", False):
+            return None
+        layer = checked_layer(subject, options.pop("layer", 0))
+        again = runs_again(sizes_of(subject), len(ask.tokens))
+        use = lambda graph: self.function(graph, **options)[0]  # noqa: E731
+        return traced_rows(ask, use, of=self.of, layer=layer, all_hidden=reads == "hidden", recompute=again)
 
 
 def _predictions(subject: Subject, ask: Request[Method]) -> list[Answer]:

@@ -142,7 +142,7 @@ def through_product(r: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def join(x: Tensor, *parts: Tensor) -> Tensor:
-    """Relevance of x that went several ways: x * sum of r / x, which is their sum but where x is next to 0."""
+    """Relevance of x that went several paths: x * sum of r / x, which is their sum but where x is next to 0."""
     return divide(x, x) * sum(parts)
 
 

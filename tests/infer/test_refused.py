@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 import mixlens
-from mixlens.errors import SelfCheckFailed, UnknownArchitecture, UnsupportedConfig
+from mixlens.errors import SelfCheckFailed, UnknownArchitecture, UnknownOption, UnsupportedConfig
 from mixlens.infer import found, infer
 from models import families
 
@@ -169,3 +169,19 @@ def test_a_spec_that_is_given_is_used_and_checked():
     assert "spec" not in families.lens("bert").mixing(families.text()).meta
     with pytest.raises(SelfCheckFailed):
         mixlens.load(model, spec=replace(spec, norm="rms"))
+
+
+@pytest.mark.parametrize("layers", [lambda base: base.encoder.layer[:2], lambda base: base.encoder.layer[1:]])
+def test_a_spec_of_some_of_the_layers_is_refused(layers):
+    spec = replace(families.lens("bert").spec, layers=layers)
+    with pytest.raises(SelfCheckFailed, match=r"to name all of its layers, 'encoder\.layer\.[02]' runs beside them"):
+        mixlens.load(families.model("bert"), spec=spec)
+
+
+def test_layers_that_are_no_list_and_a_spec_that_is_none_are_refused_by_name():
+    model, spec = families.model("bert"), families.lens("bert").spec
+    with pytest.raises(SelfCheckFailed, match="list of layers at the spec's path 'pooler' of BertModel, got BertPool"):
+        mixlens.load(model, spec=replace(spec, layers="pooler"))
+    for wrong in ("bert", {}):
+        with pytest.raises(UnknownOption, match=r"expected spec= a mixlens\.Spec, got (str|dict)"):
+            mixlens.load(model, spec=wrong)

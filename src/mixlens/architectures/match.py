@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -94,6 +95,11 @@ def submodule(module: Any, path: str) -> Any:
 def layer_modules(base: Any, spec: Spec) -> list[Any]:
     """The distinct layer modules in the order of their first run (ALBERT runs each several times)."""
     layers = spec.layers(base) if callable(spec.layers) else submodule(base, spec.layers)
+    if not isinstance(layers, Iterable):
+        raise SelfCheckFailed(
+            f"expected a list of layers at the spec's path '{spec.layers}' of {type(base).__name__}, got "
+            f"{type(layers).__name__}"
+        )
     return list(dict.fromkeys(layers))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from mixlens.architectures import SPECS, Spec, base_class, base_model, spec_for
 from mixlens.architectures.match import check_gone
-from mixlens.errors import UnknownArchitecture
+from mixlens.errors import UnknownArchitecture, UnknownOption
 from mixlens.infer.reasons import Misfit
 from mixlens.infer.spec import spec_of
 from mixlens.infer.twin import twin_of
@@ -25,6 +25,7 @@ def known(model: Any, given: Spec | None = None) -> tuple[Spec, Origin]:
     Raises UnknownArchitecture, UnsupportedConfig.
     """
     if given is not None:
+        _check_given(given)
         check_gone(model.config)
         return given, "given"
     if model.config.model_type in SPECS:
@@ -40,6 +41,7 @@ def refuse(config: Any, given: Spec | None = None) -> None:
     """
     kind = base_class(config.__class__)
     if given is not None:
+        _check_given(given)
         check_gone(config)
     elif config.model_type in SPECS:
         spec_for(config)
@@ -47,6 +49,14 @@ def refuse(config: Any, given: Spec | None = None) -> None:
         infer(kind, config)
     elif not any(name.startswith("AutoModel") for name in getattr(config, "auto_map", None) or {}):
         raise _unknown(config, "no class of transformers is a model of it without a head")
+
+
+def _check_given(given: object) -> None:
+    """Raises UnknownOption for what is no spec."""
+    if not isinstance(given, Spec):
+        raise UnknownOption(
+            f"expected spec= a mixlens.Spec, got {type(given).__name__}; docs/architectures.md shows one"
+        )
 
 
 def infer(kind: Any, config: Any) -> Spec:

@@ -103,7 +103,13 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
     plain = base_model(shadow(model, _reference(model)))
     for layer in layer_modules(plain, spec):
         layer.register_forward_hook(lambda module, args, out: let_go(module))
+    beside = _beside(plain, layer_modules(plain, spec))
     real = plain(**inputs).last_hidden_state
+    if beside:
+        raise SelfCheckFailed(
+            f"expected the spec of {name} ({model.config.model_type}) to name all of its layers, '{beside[0]}' runs "
+            "beside them and is of their kind; say the whole list in layers="
+        )
     if not bool(torch.isfinite(real).all()):
         raise not_finite(model, "the last layer")
     off = float((got - real).abs().max() / real.abs().max().clamp_min(1e-30))
@@ -114,6 +120,15 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
     wide = limit if _reference(model) != "eager" else max(limit, 50 * torch.finfo(torch.float32).eps)
     far = 0.2 if is_half(model.dtype) else 4 * wide
     return Check(name, model.config.model_type, tuple(checks), limit, off, far, causal, spec)
+
+
+def _beside(plain: Any, layers: list[Any]) -> list[str]:
+    """The names of modules of the layers' classes, but outside them, filled in as they run."""
+    kinds, inside, ran = {type(layer) for layer in layers}, {m for layer in layers for m in layer.modules()}, []
+    for path, module in plain.named_modules():
+        if type(module) in kinds and module not in inside:
+            module.register_forward_hook(lambda *_, path=path: ran.append(path))
+    return ran
 
 
 def _reference(model: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import SPECS, Spec, shares_layers, spec_for
+from mixlens.architectures import Spec, has_spec, shares_layers, spec_for
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
 from mixlens.infer import refuse
@@ -193,7 +193,7 @@ def _complete(model: Any, cls: Any, config: Any, loaded: Mapping[str, Any], name
 def _parameters(cls: Any, config: Any, trust: bool, folder: Path) -> int:
     """How many numbers a model of this configuration has at least; nothing is allocated for it."""
     layers, width = getattr(config, "num_hidden_layers", 0), getattr(config, "hidden_size", 0)
-    shared = config.model_type in SPECS and shares_layers(spec_for(config))
+    shared = has_spec(config) and shares_layers(spec_for(config))
     least = 0 if shared else int(layers) * int(width)  # a norm a layer of its own
     if least > 4 * _bytes(folder):
         return least  # building so many layers, however empty, takes its time

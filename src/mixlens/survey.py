@@ -93,13 +93,13 @@ def text_types() -> list[str]:
 @barred
 def survey(types: Iterable[str] | None = None, *, progress: bool | Progress | None = None) -> list[Known]:
     """What is known of each model type (None: of all for texts). Raises UnknownArchitecture for what is no type."""
-    told, found = reporter(progress), []
+    told, listed = reporter(progress), []
     wanted = text_types() if types is None else _checked(types)
     for done, kind in enumerate(wanted):
         if told is not None:
             told(done, len(wanted))
-        found.append(examine(kind))
-    return found
+        listed.append(examine(kind))
+    return listed
 
 
 def architectures(
@@ -157,16 +157,16 @@ def _shortly(reason: str) -> str:
     return f"no small model: {reason[built.end() :]}"[:160] if built else reason[:160]
 
 
-def page(found: Sequence[Known]) -> str:
+def page(listed: Sequence[Known]) -> str:
     """The list as a page."""
     from transformers import __version__ as transformers
 
-    counts = Counter(known.status for known in found)
+    counts = Counter(known.status for known in listed)
     total = counts["hand-written"] + counts["inferred"]
     lines = [
         "# Model types",
         "",
-        f"Of {len(found)} model types for texts (alone, or pictures beside them) in transformers {transformers}, "
+        f"Of {len(listed)} model types for texts (alone, or pictures beside them) in transformers {transformers}, "
         f"mixlens {__version__} explains **{total}**: {counts['hand-written']} by a spec in its table, "
         f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. "
         "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each "
@@ -176,16 +176,16 @@ def page(found: Sequence[Known]) -> str:
         *_HEAD,
         "",
     ]
-    lines += _table("By a spec in the table", [k for k in found if k.status == "hand-written"])
-    lines += _table("By a spec that is found", [k for k in found if k.status == "inferred"])
+    lines += _table("By a spec in the table", [k for k in listed if k.status == "hand-written"])
+    lines += _table("By a spec that is found", [k for k in listed if k.status == "inferred"])
     lines += ["## Refused, and why", "", "| model type | reason |", "| --- | --- |"]
-    lines += [f"| {k.model_type} | {_cell(k.reason)} |" for k in found if k.status == "refused"]
+    lines += [f"| {k.model_type} | {_cell(k.reason)} |" for k in listed if k.status == "refused"]
     return "\n".join(lines) + "\n"
 
 
-def _table(title: str, found: Sequence[Known]) -> list[str]:
+def _table(title: str, listed: Sequence[Known]) -> list[str]:
     head = [f"## {title}", "", "| model type | order | norms | sub-blocks |", "| --- | --- | --- | --- |"]
-    return [*head, *(_row(known.model_type, known.spec) for known in found if known.spec is not None), ""]
+    return [*head, *(_row(known.model_type, known.spec) for known in listed if known.spec is not None), ""]
 
 
 def _row(kind: str, spec: Spec) -> str:

@@ -368,7 +368,8 @@ def test_what_the_number_does_not_depend_on_is_not_computed(name, head, method, 
     asked = {"layer": 2, "target": target, **METHODS[method]}
     short, full = watched_and_whole(monkeypatch, lens, families.text(N), method, asked)
     count = layer_count(lens.model, lens.spec)
-    assert (short[2], full[2]) == (set(range(2, count)), set(range(count)))
+    # a layer that gives more than its output cannot be passed by
+    assert (short[2], full[2]) == (set(range(0 if name == "deberta-v2" else 2, count)), set(range(count)))
     assert full[0].abs().max() > 0
     torch.testing.assert_close(short[0], full[0], rtol=1e-9, atol=1e-12)
     assert short[1] == pytest.approx(full[1], rel=1e-9, abs=1e-12)

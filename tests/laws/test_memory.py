@@ -14,6 +14,7 @@ from mixlens.architectures import Spec
 from mixlens.capture.graph import graph
 from mixlens.capture.run import LayerPass, run
 from mixlens.decompose import STAGES, Block, residuals
+from mixlens.decompose.rest import rest
 from mixlens.decompose.zeroing import zeroed
 from mixlens.errors import SelfCheckFailed, Undefined
 from mixlens.mixing import MIXING
@@ -182,7 +183,7 @@ def test_some_rows_and_single_texts_are_those_of_all(name):
 def test_the_jacobian_of_such_a_layer_is_refused(name):
     def look(block: Block) -> None:
         with pytest.raises(Undefined, match="one self attention and one feed-forward network, got 3 sub-blocks"):
-            block.rest()
+            rest(block)
         with pytest.raises(Undefined, match="one self attention and one feed-forward network, got 3 sub-blocks"):
             block.jacobians()
 

@@ -26,9 +26,15 @@ MODEL_TYPES = {  # beside `architectures/`, which decides by it
     "subject/provenance.py": "results record it",
     "attribute/removal.py": "a message names it",
     "wrappers.py": "what has one is a configuration",
+    "infer/found.py": "a message names it",
+    "infer/twin.py": "a message names it",
+    "infer/sizes.py": "a configuration inside another is made of it",
+    "survey.py": "the list names them",
+    "cli/surveying.py": "the same",
 }
 OF_OTHERS = {  # what torch, transformers and notebooks call so
     *("_parameters", "_buffers", "_modules", "_orig_mod", "_attn_implementation_internal", "_name_or_path"),
+    "_experts_implementation_internal",
     *("_tqdm_active", "_getframe", "_repr_html_"),
 }
 

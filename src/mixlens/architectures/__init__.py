@@ -1,6 +1,10 @@
 """Stage 1: which module plays which part. One small declarative spec a family; `SPECS` by `config.model_type`.
 
 Called, it lists the model types of the installed transformers: `mixlens.architectures()` (see `mixlens.survey`).
+
+Examples:
+    >>> [known["status"] for known in mixlens.architectures(["bert"])]
+    ['hand-written']
 """
 
 import sys
@@ -8,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from mixlens.architectures.match import base_class, base_model, layer_modules, spec_for, submodule, unwrap
+from mixlens.architectures.match import base_class, base_model, has_spec, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
     accepts,
     by_length,
@@ -35,6 +39,7 @@ __all__ = [
     "by_length",
     "ffn_width",
     "fuses_attention",
+    "has_spec",
     "layer_count",
     "layer_modules",
     "position_limit",

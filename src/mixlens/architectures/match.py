@@ -76,8 +76,8 @@ def base_class(config: Any) -> Any:
     """transformers' class without heads for a class of configurations; None: it has none."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    found = MODEL_MAPPING.get(config, None)
-    return found[0] if isinstance(found, tuple) else found
+    kinds = MODEL_MAPPING.get(config, None)
+    return kinds[0] if isinstance(kinds, tuple) else kinds
 
 
 def submodule(module: Any, path: str) -> Any:
@@ -101,6 +101,11 @@ def layer_modules(base: Any, spec: Spec) -> list[Any]:
             f"{type(layers).__name__}"
         )
     return list(dict.fromkeys(layers))
+
+
+def has_spec(config: Any) -> bool:
+    """Whether the table has a spec of the configuration's model type."""
+    return config.model_type in SPECS
 
 
 def spec_for(config: Any) -> Spec:

@@ -21,6 +21,10 @@ class Attend:
 
     `norm` stands behind the residual sum in post-LN layers, else in front of the sub-block. At the beginning of a
     layer that is not post-LN it needs no name: it is in the query, key and value vectors.
+
+    Examples:
+        >>> mixlens.Attend("self_attn", "self_attn.o_proj").reads
+        'self'
     """
 
     attention: str  # the module that is handed to the attention interface
@@ -37,6 +41,10 @@ class Feed:
     """A feed-forward sub-block: `down(act(up(x)))`, or gated: `down(act(up[0](x)) * up[1](x))`.
 
     `fused`: one linear map holds both gated halves, the activated one first.
+
+    Examples:
+        >>> mixlens.Feed(("mlp.gate", "mlp.up"), "mlp.act", "mlp.down", norm="norm_2").gated
+        True
     """
 
     up: tuple[str, ...]
@@ -63,6 +71,10 @@ class Network:
 
     For mixtures of experts, and whatever is not `down(act(up(x)))`. It is run as it is; methods that need its maps are
     not defined for it.
+
+    Examples:
+        >>> mixlens.Network("mlp", norm="post_attention_layernorm").module
+        'mlp'
     """
 
     module: str
@@ -88,6 +100,13 @@ class Spec:
     in the order in which they run (one that runs several times is there as often). What is not here is read from the
     pass itself: query, key and value projections, head counts, rotary embeddings, masks and windows. A spec that is
     wrong does not survive the self-check at load.
+
+    Examples:
+        >>> attend = mixlens.Attend("attn", "attn.c_proj")
+        >>> feed = mixlens.Feed(("mlp.c_fc",), "mlp.act", "mlp.c_proj", norm="ln_2")
+        >>> spec = mixlens.Spec(layers="h", chain=(attend, feed))  # mixlens.load(model, spec=spec)
+        >>> spec.norms
+        ('ln_2',)
     """
 
     layers: str | Callable[[Any], Iterable[Any]]

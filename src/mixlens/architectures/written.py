@@ -17,11 +17,11 @@ def written(part: Any, indent: str = "") -> str:
     if not is_dataclass(part):
         return repr(part)
     inner = indent + "    "
-    said = [(f.name, getattr(part, f.name)) for f in fields(part) if _told(f, getattr(part, f.name))]
-    if not any(_holds(value) for _, value in said):
-        return f"{type(part).__name__}({', '.join(f'{name}={_plain(value)}' for name, value in said)})"
+    shown = [(f.name, getattr(part, f.name)) for f in fields(part) if _told(f, getattr(part, f.name))]
+    if not any(_holds(value) for _, value in shown):
+        return f"{type(part).__name__}({', '.join(f'{name}={_plain(value)}' for name, value in shown)})"
     lines = []
-    for name, value in said:
+    for name, value in shown:
         if _holds(value):
             parts = "".join(f"{inner}    {written(p, inner + '    ')},\n" for p in value)
             lines.append(f"{inner}{name}=(\n{parts}{inner}),\n")

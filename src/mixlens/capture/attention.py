@@ -88,7 +88,7 @@ class Call:
         """What the heads read, (batch, head, row, width), as the model would compute it."""
         v = repeat_heads(self.v, self.groups)
         # what no fused kernel of torch's has
-        if self.given or any(own is not None for own in (self.softcap, self.bias, self.sinks)):
+        if self.given or any(part is not None for part in (self.softcap, self.bias, self.sinks)):
             return torch.cat([self.weights(r).to(v.dtype) @ v for r in blocks(self.q.shape[2], 256)], 2)
         k = repeat_heads(self.k, self.groups)
         return F.scaled_dot_product_attention(

@@ -119,8 +119,8 @@ def explain(
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
         goal = "label" if target == "label" and foil is None else target_of(target, foil)
-        asked = {"method": method, "target": goal, "truncate": truncate, **settings_of(option, others=_FLAGS)}
-        return _every_text(model, data, out, asked, of_rows, placed, debug)
+        request = {"method": method, "target": goal, "truncate": truncate, **settings_of(option, others=_FLAGS)}
+        return _every_text(model, data, out, request, of_rows, placed, debug)
     _refuse({**of_rows, **placed, "out": out}, "goes with --data FILE; add it, or leave this out")
     if not texts:
         raise typer.BadParameter("expected a TEXT in quotes, or --data FILE, got neither")
@@ -148,7 +148,7 @@ def _every_text(
     model: str | None,
     data: str,
     out: Path,
-    asked: dict[str, Any],
+    request: dict[str, Any],
     of_rows: dict[str, Any],
     placed: dict[str, Any],
     debug: bool,
@@ -166,7 +166,7 @@ def _every_text(
         with goes_on(out), progress("loading the model", counted=True) as line:
             lens = on(load(model), **placed)
             line.stage("explaining")
-            explained = mixlens.explain_data(lens, data, out=out, progress=line.report, **asked, **of_rows)
+            explained = mixlens.explain_data(lens, data, out=out, progress=line.report, **request, **of_rows)
         failures = explained.failures
         if failures and not len(explained):
             raise DataError(f"none of {len(failures)} rows could be explained, the first: {failures[0].error}")

@@ -36,15 +36,15 @@ def architectures(
         from mixlens.survey import page, survey
 
         with progress("trying model types", counted=True) as line:
-            found = survey(types or None, progress=line.report)
+            listed = survey(types or None, progress=line.report)
         if markdown is not None:
             with replacing(markdown) as file:
-                file.write_bytes(page(found).encode())
+                file.write_bytes(page(listed).encode())
     if json_out:
-        typer.echo(json.dumps([known.facts() for known in found], indent=2))
+        typer.echo(json.dumps([known.facts() for known in listed], indent=2))
         return
     table = Table("model type", "spec", "why not")
-    for known in found:
+    for known in listed:
         table.add_row(*(Text(word) for word in (known.model_type, known.status, known.reason)))
-    counts = Counter(known.status for known in found)
+    counts = Counter(known.status for known in listed)
     show(table, Text(", ".join(f"{n} {status}" for status, n in counts.items())))

@@ -118,8 +118,8 @@ def tolerance(block: Block, dtype: torch.dtype) -> float:
     if is_half(dtype):
         return TIMES_HALF * torch.finfo(dtype).eps
     # RMS norms, norms of a model's own class, and softmaxes of one
-    own = any(type(submodule(block.module, path)) is not torch.nn.LayerNorm for path in block.norms)
-    single = own or block.spec.norm == "rms" or block.spec.seam == "softmax"
+    rounding = any(type(submodule(block.module, path)) is not torch.nn.LayerNorm for path in block.norms)
+    single = rounding or block.spec.norm == "rms" or block.spec.seam == "softmax"
     if single and dtype == torch.float64:
         dtype = torch.float32
     return TIMES_EPS * torch.finfo(dtype).eps

@@ -6,7 +6,7 @@ import json
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from mixlens.architectures import SPECS, Spec, base_class, base_model, spec_for
+from mixlens.architectures import SPECS, Spec, base_class, base_model, has_spec, spec_for
 from mixlens.architectures.match import check_gone
 from mixlens.errors import UnknownArchitecture, UnknownOption
 from mixlens.infer.reasons import Misfit
@@ -28,7 +28,7 @@ def known(model: Any, given: Spec | None = None) -> tuple[Spec, Origin]:
         _check_given(given)
         check_gone(model.config)
         return given, "given"
-    if model.config.model_type in SPECS:
+    if has_spec(model.config):
         return spec_for(model.config), "hand-written"
     base = base_model(model)
     return infer(type(base), base.config), "inferred"
@@ -43,7 +43,7 @@ def refuse(config: Any, given: Spec | None = None) -> None:
     if given is not None:
         _check_given(given)
         check_gone(config)
-    elif config.model_type in SPECS:
+    elif has_spec(config):
         spec_for(config)
     elif kind is not None:
         infer(kind, config)
@@ -73,10 +73,10 @@ def infer(kind: Any, config: Any) -> Spec:
                     _found[key] = spec_of(twin_of(kind, config))
             except (Misfit, UnknownArchitecture) as error:
                 _found[key] = str(error)
-        found = _found[key]
-    if isinstance(found, Spec):
-        return found
-    raise _unknown(config, found)
+        spec = _found[key]
+    if isinstance(spec, Spec):
+        return spec
+    raise _unknown(config, spec)
 
 
 def _unknown(config: Any, reason: str) -> UnknownArchitecture:
@@ -89,5 +89,6 @@ def _unknown(config: Any, reason: str) -> UnknownArchitecture:
 
 def _settings(config: Any) -> str:
     """What a configuration says of the model itself, as a key."""
-    said = {k: v for k, v in config.to_dict().items() if k not in ("_name_or_path", "dtype", "transformers_version")}
-    return json.dumps(said, sort_keys=True, default=str)
+    beside = ("_name_or_path", "dtype", "transformers_version")
+    settings = {k: v for k, v in config.to_dict().items() if k not in beside}
+    return json.dumps(settings, sort_keys=True, default=str)

@@ -147,12 +147,12 @@ class LayerView:
 
     def _qkv(self) -> tuple[str, str, str] | None:
         """The linear maps from the layer's input to query, key and value, where there are such."""
-        call, found = self.attended.call, []
+        call, paths = self.attended.call, []
         for t in (call.q, call.k, call.v):
             flat = t.transpose(1, 2).flatten(2)
             maps = [r for r in self.linear if r.end < self.attended.when and same(r.gives[0], flat)]
-            found += [self._path(run) for run in maps if same(run.reads[0], self.x)][:1]
-        q, k, v = found if len(found) == 3 else (None, None, None)
+            paths += [self._path(run) for run in maps if same(run.reads[0], self.x)][:1]
+        q, k, v = paths if len(paths) == 3 else (None, None, None)
         return None if q is None or k is None or v is None else (q, k, v)
 
     def _network(self, made: Tensor, entering: list[Entering], whole: bool) -> tuple[Feed | Network, Order]:
@@ -165,11 +165,11 @@ class LayerView:
             norm = self._path(read.norm)
             if run in self.linear and not whole:
                 ups = [up for up in self.linear if same(up.reads[0], read.vectors)]
-                found = network(self.layer, ups, run)
-                if found is not None:
-                    up = tuple(self._below(first.path) for first in found.up)
+                maps = network(self.layer, ups, run)
+                if maps is not None:
+                    up = tuple(self._below(first.path) for first in maps.up)
                     down = self._below(run.path)
-                    return Feed(up, found.act, down, norm, branch_norm, scale, found.fused), read.order
+                    return Feed(up, maps.act, down, norm, branch_norm, scale, maps.fused), read.order
         for (run, scale), read in product(self._making(given, behind is not None), entering):
             if run.path and same(run.reads[0], read.vectors) and gives_alone(run, read.vectors):
                 return Network(self._below(run.path), self._path(read.norm), branch_norm, scale), read.order
@@ -180,11 +180,11 @@ class LayerView:
 
     def _making(self, given: Tensor, normed: bool) -> list[tuple[Run, Scale]]:
         """The runs that give these vectors, the outermost first, with what their output is multiplied by."""
-        own = [run for run in self.runs if run is not self.out]
-        plain: list[tuple[Run, Scale]] = [(run, None) for run in own if same(run.gives[0], given)]
+        inner = [run for run in self.runs if run is not self.out]
+        plain: list[tuple[Run, Scale]] = [(run, None) for run in inner if same(run.gives[0], given)]
         if plain or normed:
             return plain
-        scales = [(run, factor(self.layer.module, run.gives[0], given)[0]) for run in own]
+        scales = [(run, factor(self.layer.module, run.gives[0], given)[0]) for run in inner]
         return [(run, scale) for run, scale in scales if scale is not None]
 
     def _kind(self, attend: Attend, feed: Feed | Network) -> NormKind:

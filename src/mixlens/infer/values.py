@@ -36,13 +36,13 @@ def multiple(a: Tensor, b: Tensor) -> Literal["number", "vector"] | None:
 
 def factor(module: nn.Module, a: Tensor, b: Tensor) -> tuple[str | None, Tensor | float]:
     """What a module holds that b is a times: the name of a number or the path of a vector, and its numbers."""
-    how = multiple(a, b)
-    a = a.reshape(b.shape) if how is not None else a
-    if how == "number":
+    form = multiple(a, b)
+    a = a.reshape(b.shape) if form is not None else a
+    if form == "number":
         for name, value in vars(module).items():
             if isinstance(value, float) and not name.startswith("_") and same(a * value, b):
                 return name, value
-    for path, vector in module.named_parameters() if how is not None else ():
+    for path, vector in module.named_parameters() if form is not None else ():
         if vector.shape == a.shape[-1:] and same(a * vector, b):
             return path, vector.detach()
     return None, 1.0

@@ -212,17 +212,17 @@ class Explained:
             raise UnknownOption(f"expected level between 0 and 1, got {shown(level)}")
         if by is not None:
             self.require_column(by)
-        found = words_of(lambda: self._counted(by), least=least, level=level, resamples=resamples, seed=seed)
+        spoken = words_of(lambda: self._counted(by), least=least, level=level, resamples=resamples, seed=seed)
         out: list[WordScore] = []
         shown_of: dict[Any, int] = {}
-        for word in found.words:
+        for word in spoken.words:
             shown_of[word.group] = shown_of.get(word.group, 0) + 1
             if top is not None and shown_of[word.group] > top:
                 continue
             value, target = word.group
             numbers = {name: getattr(word, name) for name in _STATISTICS}
             out.append(WordScore(target, stands_out=word.p <= 1 - level + 1e-12, by=value, **numbers))
-        return WordTable(tuple(out), level, found.left_out, len(found.words))
+        return WordTable(tuple(out), level, spoken.left_out, len(spoken.words))
 
     def require_column(self, by: str) -> None:
         """Raises UnknownOption for a column that no row of the data has."""

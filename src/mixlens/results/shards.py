@@ -121,8 +121,8 @@ def write(path: Path, rows: Sequence[dict[str, Any]], method: str, options: Mapp
     Raises MissingExtra, ResultFileError.
     """
     arrow = parquet()
-    own = [row["meta"] for row in rows if row["meta"] is not None]
-    shared = _shared([meta["meta"] for meta in own])
+    metas = [row["meta"] for row in rows if row["meta"] is not None]
+    shared = _shared([meta["meta"] for meta in metas])
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in COLUMNS}
     columns["meta"] = [
         None
@@ -131,7 +131,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]], method: str, options: Mapp
         for meta in columns["meta"]
     ]
     head = {"format": FORMAT, "method": method, "options": pack(dict(options)), "meta": shared}
-    head |= {"first": rows[0]["row"], "rows": len(rows), "failed": len(rows) - len(own)}
+    head |= {"first": rows[0]["row"], "rows": len(rows), "failed": len(rows) - len(metas)}
     fields = [(name, _type(arrow, kind)) for name, kind in COLUMNS.items()]
     table = arrow.table(columns, schema=arrow.schema(fields, metadata={KEY: _json(head)}))
     with replacing(path) as temporary:

@@ -96,14 +96,14 @@ def unembedding_of(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> Unem
         if again is not None:
             return again
     try:
-        found, names = _found(model, spec, inputs)
+        unembedding, names = _searched(model, spec, inputs)
     except Undefined as reason:
         _PLACES[model] = _Place(mark, refused=str(reason))
         raise
-    norm = found.norm
+    norm = unembedding.norm
     kind = None if norm is None else (names[norm.module], norm.kind, norm.one_plus)
-    _PLACES[model] = _Place(mark, names["vocabulary"], kind, found.factor)
-    return found
+    _PLACES[model] = _Place(mark, names["vocabulary"], kind, unembedding.factor)
+    return unembedding
 
 
 def _mark(model: Any) -> Any:
@@ -133,7 +133,7 @@ def _cap(model: Any) -> float | None:
 
 
 @torch.no_grad()
-def _found(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Unembedding, dict[Any, str]]:
+def _searched(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Unembedding, dict[Any, str]]:
     """By a pass; the names of the modules too, that of the vocabulary's map as "vocabulary"."""
     twin = shadow(model, implementation(model))
     vocabulary = twin.get_output_embeddings() if hasattr(twin, "get_output_embeddings") else None

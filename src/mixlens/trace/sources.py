@@ -51,6 +51,6 @@ def _places(prompt: Tokens, answer: Tokens | None, names: Sequence[str]) -> set[
     parts = {
         FIRST: {0},
         TEMPLATE: {i for i, mark in enumerate(special) if mark},
-        **{role: {i for i, own in enumerate(prompt.roles or ()) if own == role} for role in roles(prompt)},
+        **{role: {i for i, other in enumerate(prompt.roles or ()) if other == role} for role in roles(prompt)},
     }
     return set().union(*(parts[name] for name in names))

@@ -134,13 +134,13 @@ def data_frame(explained: Explained) -> pandas.DataFrame:
     Raises MissingExtra.
     """
     pd = frames.pandas_module()
-    own = ("id", "row", "text", "target", "probability", "prediction", "label", "tokens", "scores", "words")
+    columns = ("id", "row", "text", "target", "probability", "prediction", "label", "tokens", "scores", "words")
     rows = []
     for text in explained:
-        row = {name: getattr(text, name) for name in own}
+        row = {name: getattr(text, name) for name in columns}
         others = {k: value for k, value in text.data.items() if k != "label"}  # (which stands there already)
-        rows.append(row | {(f"data.{k}" if k in own else k): value for k, value in others.items()})
-    frame = pd.DataFrame(rows, columns=None if rows else own)
+        rows.append(row | {(f"data.{k}" if k in columns else k): value for k, value in others.items()})
+    frame = pd.DataFrame(rows, columns=None if rows else columns)
     frame.attrs |= {"method": explained.method, "model": explained.manifest["model"]["name"]}
     return frame
 

@@ -15,8 +15,8 @@ from mixlens.errors import UnknownArchitecture
 from mixlens.survey import Known, examine, page, survey, text_types
 
 HERE = Path(__file__).parent
-TYPES = (HERE / "types.txt").read_text("utf-8").split()
-PAGE = (HERE.parent.parent / "docs" / "architectures.md").read_text("utf-8")
+TYPES = (HERE / "infer" / "types.txt").read_text("utf-8").split()
+PAGE = (HERE.parent / "docs" / "architectures.md").read_text("utf-8")
 THERE = [kind for kind in TYPES if kind in CONFIG_MAPPING_NAMES]
 
 

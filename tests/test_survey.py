@@ -69,6 +69,11 @@ def test_a_word_that_is_no_type_is_refused():
         survey(["fhi"])
 
 
+def test_names_that_are_too_many_to_read_are_counted():
+    with pytest.raises(UnknownArchitecture, match=r"got 'qqqqqq'; \d+ others are known, none is near$"):
+        survey(["qqqqqq"])
+
+
 def test_all_types_for_texts_are_asked_about(monkeypatch):
     asked = []
     monkeypatch.setattr("mixlens.survey.examine", lambda kind: asked.append(kind) or Known(kind, "refused", "no"))

@@ -123,10 +123,15 @@ def missing(feature: str, package: str, extra: str) -> MissingExtra:
     )
 
 
+LISTED = 100  # names that a message may list
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'alti'?"` for a near miss in whatever case, else the list of what there is."""
+    """`"; did you mean 'alti'?"` for a near miss in whatever case, else the list of what there is, if short."""
     known = sorted(known)
     lower = {word.lower(): word for word in known}
     near = get_close_matches(str(name), known, n=1, cutoff=0.6)
     near += [lower[word] for word in get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)]
-    return f"; did you mean '{near[0]}'?" if near else f"; known are: {', '.join(known)}"
+    if near or len(known) > LISTED:
+        return f"; did you mean '{near[0]}'?" if near else f"; {len(known)} others are known, none is near"
+    return f"; known are: {', '.join(known)}"

@@ -266,6 +266,13 @@ CALLS: list[tuple[Any, dict[str, Any], type[MixlensError], str]] = [
     (TEXTS, {"by": 3}, UnknownOption, "expected by= a column's name, or None, got 3"),
     (TEXTS, {"by": "stars"}, UnknownOption, "got 'stars'; the data are texts without columns"),
     ([{"text": "good", "stars": 1}], {"by": "star"}, UnknownOption, "got 'star'; did you mean 'stars'"),
+    (
+        [{"text": "good", "stars": 1}],
+        {"by": "text"},
+        UnknownOption,
+        "flags or short texts, got 'text', which is",
+    ),
+    ([{"text": "good", "long": "x" * 201}], {"by": "long"}, UnknownOption, "got 'long', .* more than 200 characters"),
     ([{"review": "good"}], {"field": "text"}, DataError, "expected a column 'text' for 'text', got review"),
     ([{"a": "x", "b": "y"}], {"task": "pairs", "field": "a"}, UnknownOption, r"field= \{'first': ..., 'second': ...\}"),
     ([{"a": "x"}], {"field": 3}, UnknownOption, "expected field= a column's name, or a mapping"),
@@ -282,6 +289,14 @@ def test_odd_calls(lens: mixlens.Lens, data: Any, asked: dict[str, Any], error: 
     with pytest.raises(error, match=says) as caught:
         mixlens.explain_data(lens, data, **{"method": "alti", **asked})
     assert type(caught.value) is error
+
+
+def test_a_column_that_splits_nothing_is_refused_before_a_text_is_explained(
+    lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "rows_of", None)
+    with pytest.raises(UnknownOption, match="got 'text', which is the text itself"):
+        mixlens.explain_data(lens, [{"text": "good", "stars": 1}], "alti", by="text")
 
 
 def test_without_pyarrow_nothing_begins(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,16 @@ def test_a_file_that_is_gone_is_made_again(lens: mixlens.Lens, tmp_path: Path) -
     assert files(tmp_path) == before
 
 
+def test_a_last_file_that_is_gone_is_missed(lens: mixlens.Lens, tmp_path: Path) -> None:
+    mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path)
+    whole = files(tmp_path)
+    (tmp_path / "part-000002.parquet").unlink()
+    with pytest.raises(ResultFileError, match=r"expected the files of 8 rows in .*, got those of 6; call .* again"):
+        len(mixlens.read(tmp_path))
+    mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path)
+    assert files(tmp_path) == whole
+
+
 def test_a_file_that_was_changed_is_refused(lens: mixlens.Lens, tmp_path: Path) -> None:
     mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path)
     path = tmp_path / "part-000001.parquet"

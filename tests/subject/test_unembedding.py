@@ -26,8 +26,8 @@ def lens() -> mixlens.Lens:
 def found(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The models that a pass was made of to find it."""
     out: list[object] = []
-    plain = unembedding._found
-    monkeypatch.setattr(unembedding, "_found", lambda model, *rest: out.append(model) or plain(model, *rest))
+    plain = unembedding._searched
+    monkeypatch.setattr(unembedding, "_searched", lambda model, *rest: out.append(model) or plain(model, *rest))
     return out
 
 

@@ -60,6 +60,21 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source(tmp_path / "d.parquet")
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("text,label,text,,\na,1,b,,\n")
+    (tmp_path / "d.tsv").write_text("text\ttext\na\tb\n")
+    given: list[Any] = [tmp_path / "d.csv", tmp_path / "d.tsv"]
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    given.append(pandas.DataFrame([["a", "b"]], columns=["text", "text"]))
+    given.append(pyarrow.table([["a"], ["b"]], names=["text", "text"]))
+    pytest.importorskip("pyarrow.parquet").write_table(given[-1], tmp_path / "d.parquet")
+    for data in (*given, tmp_path / "d.parquet"):
+        with pytest.raises(DataError, match="expected columns of different names, got 'text' 2 times; rename them"):
+            source(data)
+    (tmp_path / "d.csv").write_text("text,label,,\na,1,,\n")  # columns without a name, as spreadsheets leave them
+    assert rows(tmp_path / "d.csv") == [{"text": "a", "label": "1", "": ""}]
+
+
 def test_bad_rows_are_errors_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text('{"text": "a"}\n{"text":\n{"text": "b"}\n')
     first, bad, last = rows(tmp_path / "d.jsonl")

@@ -23,7 +23,7 @@ from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.defaults import default_method
 from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
-from mixlens.dataset.window import Setting, rows_of
+from mixlens.dataset.window import LONGEST, Setting, other_columns, rows_of
 from mixlens.errors import ResultFileError, TargetError, Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import model_facts, plain, versions
 from mixlens.evaluation.log import END, Log, Mark, Record, lines
@@ -156,7 +156,7 @@ def _run(setting: Setting, rows: Source, log: Log, limit: int | None, by: str | 
     closed = {mark.window for mark in log.marks if mark.window != END}
     for window in walk(rows, log, limit, int(log.manifest["window"]), _weight):
         if window.number == 0 and by is not None:
-            refuse_by(by, [row for _, row in window.rows])
+            refuse_by(by, [row for _, row in window.rows], setting.task)
         path = log.folder / name_of(window.number)
         if window.number in closed and path.exists():
             _unchanged(path, digests.get(window.number))
@@ -197,12 +197,19 @@ def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None)
     return replace(task, names={**task.names, **{name: named.names[name] for name in field}})
 
 
-def refuse_by(by: str, rows: Sequence[Any]) -> None:
-    """Raises UnknownOption where no row has the column."""
-    columns = {str(name) for row in rows if isinstance(row, Mapping) for name in row}
+def refuse_by(by: str, rows: Sequence[Any], task: Task) -> None:
+    """Raises UnknownOption where no row has the column, or none a value in it that is kept."""
+    tables = [row for row in rows if isinstance(row, Mapping)]
+    columns = {str(name) for row in tables for name in row}
     if by not in columns:
         hint = did_you_mean(by, columns) if columns else "; the data are texts without columns"
         raise UnknownOption(f"expected by= a column of the data, got {shown(by)}{hint}")
+    values = any(row.get(by) is not None for row in tables)
+    if values and not any(by in other_columns(row, task) for row in tables):
+        raise UnknownOption(
+            f"expected by= a column of numbers, flags or short texts, got {shown(by)}, which is the text itself, or "
+            f"holds texts of more than {LONGEST} characters, or other values"
+        )
 
 
 def _refuse_target(lens: Lens, target: Any) -> None:

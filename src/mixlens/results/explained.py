@@ -15,7 +15,7 @@ from mixlens.files import PathLike, folder_of
 from mixlens.measure.vocabulary import TextWords, words_of
 from mixlens.results import shards
 from mixlens.results.attribution import Attribution
-from mixlens.results.folder import finished, manifest_of
+from mixlens.results.folder import END, finished, last_mark, manifest_of
 from mixlens.results.vocabulary import WordScore, WordTable
 
 if TYPE_CHECKING:
@@ -108,6 +108,13 @@ class Explained:
                 )
             row += head.rows
             out.append((path, head))
+        mark = last_mark(self.folder) or {}
+        there, ended = mark.get("rows", 0), mark.get("window") == END
+        if row < there or (ended and row != there):  # (a file is there before the line that says so)
+            raise ResultFileError(
+                f"expected the files of {there:,} rows in {self.folder}, got those of {row:,}; call "
+                "mixlens.explain_data again with the same arguments: it makes what is missing"
+            )
         return tuple(out)
 
     @property

@@ -22,11 +22,16 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
 
 def finished(folder: Path) -> dict[str, Any] | None:
     """The manifest of a run that has come to its end; None where there is none such."""
+    mark = last_mark(folder)
+    return manifest_of(folder) if mark is not None and mark.get("window") == END else None
+
+
+def last_mark(folder: Path) -> dict[str, Any] | None:
+    """What the last line of a run's results says where that closes a chunk; None where it does not."""
     try:
         with open(folder / RESULTS, "rb") as file:
             file.seek(max(0, os.path.getsize(folder / RESULTS) - 4096))
-            last = json.loads(file.read().splitlines()[-1])
-        ended = last["end"]["window"] == END
+            mark = json.loads(file.read().splitlines()[-1])["end"]
     except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError):
         return None  # the log says what is wrong
-    return manifest_of(folder) if ended else None
+    return mark if isinstance(mark, dict) else None

@@ -21,7 +21,7 @@ from mixlens.files import unzipped
 from mixlens.tasks import hub
 from mixlens.tasks.classes import Names, arrow_names, class_names
 from mixlens.tasks.example import Example
-from mixlens.tasks.formats import READERS, check_encoding, encoding_of
+from mixlens.tasks.formats import READERS, check_encoding, encoding_of, refuse_twins
 from mixlens.tasks.frames import frame_rows
 from mixlens.tasks.table import Task
 
@@ -181,6 +181,7 @@ def _file(path: Path, encoding: str | None) -> Source:
         if encoding is not None:
             raise _unread(encoding, path.name)
         table = _parquet(path)
+        refuse_twins(table.schema_arrow.names)
         names = arrow_names(table.schema_arrow)
         return Source(path.name, lambda: _arrow_rows(table, path), table.metadata.num_rows, mark, names)
 

@@ -7,7 +7,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, Literal
 
 from mixlens.errors import DataError, UnknownOption
@@ -149,6 +150,7 @@ def _quoted(file: io.TextIOWrapper) -> bool:
 def _table(file: io.TextIOWrapper, sign: str, quoting: Literal[0, 3]) -> Iterator[Any]:
     csv.field_size_limit(1 << 30)
     table = csv.DictReader(file, delimiter=sign, strict=True, quoting=quoting)
+    refuse_twins(table.fieldnames or ())
     written_here = any(columns <= set(table.fieldnames or ()) for columns in _OWN)
     while True:
         try:
@@ -164,6 +166,14 @@ def _table(file: io.TextIOWrapper, sign: str, quoting: Literal[0, 3]) -> Iterato
             yield DataError(f"expected {count} values in line {table.line_num}, got others{hint}")
             continue
         yield {k: unguard(v) for k, v in row.items()} if written_here else row
+
+
+def refuse_twins(names: Iterable[Any]) -> None:
+    """Raises DataError where two columns have one name: which of them is meant? Columns without a name may be many."""
+    count = Counter(name for name in names if name)
+    twins = [name for name, times in count.items() if times > 1]
+    if twins:
+        raise DataError(f"expected columns of different names, got {twins[0]!r} {count[twins[0]]} times; rename them")
 
 
 READERS: dict[str, Reader] = {"jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _tsv, "txt": _txt}

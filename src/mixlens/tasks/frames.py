@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mixlens.tasks.formats import refuse_twins
+
 _AT_ONCE = 1024  # rows that are Python objects together
 
 Reader = Callable[[], Iterator[Any]]
 
 
 def frame_rows(data: Any) -> Reader | None:
-    """The rows of a table as mappings, what is missing as None; None for what is no table."""
+    """The rows of a table as mappings, what is missing as None; None for what is no table. Raises DataError."""
     slice_of = _slices(data)
     if slice_of is None:
         return None
+    refuse_twins(getattr(data, "column_names", data.columns))  # (Arrow's columns are the numbers)
 
     def rows() -> Iterator[Any]:
         for start in range(0, len(data), _AT_ONCE):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mixlens.capture.shadow import shadow
 from mixlens.errors import UnknownArchitecture
 from mixlens.infer.reasons import TWO_STREAMS, Misfit
 from mixlens.infer.sizes import SIZES, small
@@ -39,7 +40,8 @@ def twin_of(kind: Any, config: Any) -> Twin:
         try:
             twin = Twin(model := _built(kind, small(config, size)), _ids(model))
             with torch.no_grad():
-                model(**twin.inputs).last_hidden_state  # noqa: B018 - a class may give none
+                # on a shadow: a class may change itself in a pass (BigBird), as a user's model has not yet
+                shadow(model, "eager")(**twin.inputs).last_hidden_state  # noqa: B018 - a class may give none
             return twin
         except Exception as error:  # whatever a class says of sizes that do not fit
             failed.append(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.160}")

@@ -86,7 +86,7 @@ def written(folder: Path, specific: bool, nasty: str = NASTY) -> Path:
         "versions": {"mixlens": "0.1.0"},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    (folder / "results.jsonl").write_text('{"end": {"window": -1}}\n', encoding="utf-8")
+    (folder / "results.jsonl").write_text('{"end": {"window": -1, "rows": 32}}\n', encoding="utf-8")
     return folder
 
 
@@ -136,6 +136,7 @@ def test_the_page_is_written_and_small(folder: Path, tmp_path: Path) -> None:
 def test_many_failures_are_counted(folder: Path) -> None:
     rows = [shards.failed_row(i, str(i), "x", None, {}, "DataError: y") for i in range(130)]
     shards.write(folder / shards.name_of(0), rows, "m", {})
+    (folder / "results.jsonl").write_text('{"end": {"window": -1, "rows": 130}}\n', encoding="utf-8")
     explained = Explained(folder)
     text = Read(explained.to_html()).text
     assert "30 more: explained.failures has all" in text and len(explained.failures) == 130

@@ -105,7 +105,7 @@ def _check_activation(block: Block, feed: Feed) -> None:
     act = submodule(block.module, feed.act)
     z = submodule(block.module, feed.up[0])(block.x)
     z = z.chunk(2, -1)[0] if feed.fused else z
-    kept = torch.arange(z.shape[-1], device=z.device) % 2 == 0
+    kept = torch.arange(z.shape[-1], dtype=torch.int64, device=z.device) % 2 == 0
     if _relative(act(torch.where(kept, z, -z))[..., kept], act(z)[..., kept]) > 1e-2:
         raise SelfCheckFailed(
             f"expected '{feed.act}' of {type(block.module).__name__} {block.index} to map each number alone, one's "

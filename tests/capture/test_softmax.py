@@ -133,6 +133,36 @@ def test_gradients_of_attention_are_those_of_the_model(name):
     assert all(float(g.abs().sum()) > 0 for g in gradients)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("mpnet", "attention.attn.v"), ("deberta-v2", "attention.self.value_proj")]
+)
+def test_value_zeroing_is_zeroing_the_value_in_the_model(name, value):
+    ids = torch.tensor([TEXT])
+    layers = model(name).encoder.layer
+
+    def states(layer: int, token: int | None) -> torch.Tensor:
+        """A layer's output, a token's value vector zero in it."""
+
+        def zero(module: torch.nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
+            out = out.clone()
+            out[:, token] = 0
+            return out
+
+        handle = layers[layer].get_submodule(value).register_forward_hook(zero) if token is not None else None
+        with torch.no_grad():
+            hidden = model(name)(ids, output_hidden_states=True).hidden_states[layer + 1][0]
+        if handle is not None:
+            handle.remove()
+        return hidden
+
+    maps = lens(name).mixing(TEXT, method="value_zeroing", normalize=False).scores
+    for layer in (0, len(layers) - 1):
+        plain = states(layer, None)
+        for token in (0, 3, len(TEXT) - 1):
+            moved = 1 - torch.cosine_similarity(plain, states(layer, token), dim=-1)
+            torch.testing.assert_close(maps[layer, :, token], moved, rtol=1e-9, atol=1e-12)
+
+
 def test_what_needs_queries_and_keys_is_refused():
     with pytest.raises(Undefined, match="needs queries and keys; this model's attention hands over its logits alone"):
         lens("mpnet").mixing(TEXT, method="hta")

@@ -21,8 +21,7 @@ REASONS = {
     "BitNet": "a norm between attention and its output projection",
     "Qwen3Next": "hybrid|gated attention output|opaque FFN",
     "DiffLlama": "2 attention calls in one layer",
-    "Esm": "a feed-forward network in pieces: EsmOutput",
-    "Olmo": "no norm in front of the feed-forward network",
+    "Esm": "a feed-forward network in pieces",
     "CLIP": "get_input_embeddings|token ids",
     "Afmoe": "gated attention output",
 }

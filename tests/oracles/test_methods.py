@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.architectures import spec_for
 from mixlens.mixing import MIXING, RATIOS
 from models import exact, families
 from oracles import layers, methods
@@ -99,6 +100,7 @@ SOME = {(name, "cosine") for name in (*NAMES, "albert-inner", "distilbert", "opt
 ZEROED = [
     pytest.param(name, distance, marks=() if name in QUICK or (name, distance) in SOME else pytest.mark.slow)
     for name in families.FAMILIES
+    if spec_for(families.config_of(name)).seam == "interface"  # the others: tests/capture/test_softmax.py
     for distance in methods.DISTANCES
 ]
 

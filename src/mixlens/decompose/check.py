@@ -47,7 +47,7 @@ def residuals(block: Block) -> LayerCheck:
     total = total if bias is None else total + bias
     maps = zip(block.attend.qkv or (), (block.call.q, block.call.k, block.call.v), strict=False)
     named = [_relative(submodule(block.module, path)(block.x), t.transpose(1, 2).flatten(2)) for path, t in maps]
-    norms = [_relative(block.norm(path).apply(before), after) for path, (before, after) in block.norms.items()]
+    norms = [_of_vectors(block.norm(path).apply(before), after) for path, (before, after) in block.norms.items()]
     return LayerCheck(
         layer=block.index,
         sum_of_terms=max((_relative(total, block.attn), *named)),
@@ -123,6 +123,13 @@ def tolerance(block: Block, dtype: torch.dtype) -> float:
     if single and dtype == torch.float64:
         dtype = torch.float32
     return TIMES_EPS * torch.finfo(dtype).eps
+
+
+def _of_vectors(got: Tensor, real: Tensor) -> float:
+    """The largest difference of a vector, relative to its own length: a mean that is not subtracted shows in one."""
+    lengths = torch.linalg.vector_norm(real, dim=-1).clamp_min(torch.finfo(real.dtype).tiny)
+    worst = (torch.linalg.vector_norm(got - real, dim=-1) / lengths).max()
+    return float(worst) if torch.isfinite(worst) else float("inf")
 
 
 def _relative(got: Tensor, real: Tensor) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Order = Literal["post", "pre", "parallel"]
+Seam = Literal["interface", "softmax"]  # where attention is seen: many models call no interface
 # Which tokens take a position: all of them; those that the attention mask shows; those whose ids are no padding,
 # numbered from behind the padding's id. In the last two, a masked padding token in the middle takes none.
 Positions = Literal["all", "mask", "ids"]
@@ -114,7 +115,7 @@ class Spec:
     order: Order = "pre"
     norm: Literal["layer", "rms"] = "layer"
     one_plus: bool = False  # the gain of the norms is 1 + weight
-    seam: Literal["interface", "softmax"] = "interface"  # where attention is seen: many models call no interface
+    seam: Seam = "interface"
     bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
     positions: Positions = "all"
 

@@ -8,12 +8,13 @@ from typing import Any
 from torch import nn
 
 from mixlens.architectures import Spec
+from mixlens.architectures.spec import Seam
 from mixlens.errors import MixlensError
 from mixlens.infer import reasons
 from mixlens.infer.layer import Parts, parts
 from mixlens.infer.positions import positions_of
 from mixlens.infer.reasons import Misfit
-from mixlens.infer.traced import Attended, Run, Seam, Traced, traced
+from mixlens.infer.traced import Attended, Run, Traced, traced
 from mixlens.infer.twin import Twin
 
 

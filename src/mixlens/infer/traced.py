@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mixlens.architectures.spec import Seam
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.shadow import shadow
 from mixlens.capture.softmax import PLAIN, watch_softmax
-
-Seam: TypeAlias = Literal["interface", "softmax"]
 
 
 @dataclass(eq=False)
@@ -74,7 +73,7 @@ def traced(model: Any, inputs: Mapping[str, Any], seam: Seam = "interface") -> T
     for path, module in twin.named_modules():
         module.__dict__[RECORDER] = partial(_attend, seen, path)
         if seam == "softmax" and path and any(True for _ in module.children()):
-            _watch(module)
+            watch_softmax(module)  # which one attends is not known yet
         handles.append(module.register_forward_pre_hook(partial(_begin, seen, path), with_kwargs=True))
         handles.append(module.register_forward_hook(partial(_end, seen)))
     twin(**inputs)
@@ -92,19 +91,6 @@ def _begin(seen: Traced, path: str, module: nn.Module, args: Any, kwargs: Any) -
 def _end(seen: Traced, module: nn.Module, args: Any, out: Any) -> None:
     run = seen.open.pop()
     run.gives, run.end = _floats(out), seen.tick()
-
-
-def _watch(module: nn.Module) -> None:
-    """The seam at the softmax, on every module that is handed hidden states: which one attends is not known yet."""
-    plain = module.forward
-    watch_softmax(module)
-    watched = module.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        states = any(isinstance(t, Tensor) and t.ndim == 3 for t in (*args, *kwargs.values()))
-        return (watched if states else plain)(*args, **kwargs)
-
-    module.forward = forward
 
 
 def _attend(seen: Traced, path: str, call: Call) -> None:

@@ -198,3 +198,14 @@ def test_a_spec_says_where_attention_is_seen():
     wrong = Spec(**{**vars(spec_for(model("mpnet").config)), "seam": "interface"})
     with pytest.raises(SelfCheckFailed, match="expected one call of the attention interface"):
         run(model("mpnet"), wrong, {"input_ids": torch.tensor([TEXT])}, lambda seen: None)
+
+
+def test_what_stands_between_two_layers_is_refused():
+    """DeBERTa-v2 may put a convolution behind its first layer: no layer is wrong, and the model is another one."""
+    config = families.config_of("deberta-v2", conv_kernel_size=3, conv_act="gelu")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = transformers.DebertaV2Model(config).double().eval()
+        families.randomize(made)
+    with pytest.raises(SelfCheckFailed, match="expected layer 1 of .* to read what layer 0 gave"):
+        mixlens.load(made)

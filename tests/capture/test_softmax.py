@@ -207,5 +207,5 @@ def test_what_stands_between_two_layers_is_refused():
         torch.manual_seed(0)
         made = transformers.DebertaV2Model(config).double().eval()
         families.randomize(made)
-    with pytest.raises(SelfCheckFailed, match="expected layer 1 of .* to read what layer 0 gave"):
+    with pytest.raises(SelfCheckFailed, match=r"expected layer 1 of .* to read what layer 0 gave"):
         mixlens.load(made)

@@ -25,6 +25,7 @@ class Head:
 
     `keys`: where its logits stand in the model's output. `pooled`: the rows that a sequence classifier was seen to
     read. `unread`: what came out where no logits are known among it.
+    `behind`: what a sentence encoder has between its pooled rows and its vectors, where that changes their direction.
     """
 
     task: HeadTask
@@ -38,6 +39,7 @@ class Head:
     multilabel: bool = False
     keys: tuple[Key, ...] = ()
     unread: str | None = None
+    behind: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:
@@ -49,13 +51,16 @@ class Head:
         return "a model without a head" if self.task == "none" else f"a {self.task} head"
 
 
-def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None) -> Head:
+def head_of(
+    model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None, behind: tuple[str, ...] = ()
+) -> Head:
     """The head of a model whose rows see no later tokens (`causal`) or do. Raises ModelError.
 
-    `pooled`: the rows that whoever uses a model without a head makes its vector of.
+    `pooled`: the rows that whoever uses a model without a head makes its vector of; `behind`: see `Head`.
     """
     config = model.config
     known: dict[str, Any] = {
+        "behind": behind,
         "causal": causal,
         "pad": getattr(config, "pad_token_id", None),
         "mask": getattr(tokenizer, "mask_token_id", None),

@@ -138,9 +138,10 @@ def examined(
     name: str | None = None,
     pooled: Pooled | None = None,
     spec: Spec | None = None,
+    behind: tuple[str, ...] = (),
 ) -> Subject:
     """A Subject of a transformers model, checked. `pooled`: the rows that its user makes a vector of, without a head;
-    `spec`: how its layers are built, where its user says so.
+    `spec`: how its layers are built, where its user says so. `behind`: see `Head`.
 
     Raises UnknownArchitecture, UnsupportedConfig, SelfCheckFailed, NotFinite, ModelError.
     """
@@ -152,7 +153,7 @@ def examined(
         model=model,
         tokenizer=tokenizer,
         spec=spec,
-        head=head_of(model, spec, tokenizer, check.causal, pooled),
+        head=head_of(model, spec, tokenizer, check.causal, pooled, behind),
         name=name,
         limit=limit,
         check=check,

@@ -140,7 +140,7 @@ class Frozen(Method):
         if reduce not in REDUCE:
             raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
         layer = checked_layer(subject, options.get("layer", 0))
-        again = self._fused and runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
+        again = self._fused and runs_again(sizes_of(subject), next(iter(inputs.values())).shape[1])
         return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer, recompute=again)
 
     def score(

@@ -19,6 +19,8 @@ from mixlens.errors import NotFinite, TargetError, UnknownOption
 from mixlens.subject.head import Head
 from mixlens.target import Quantity, Target
 
+CLASSES = 64  # up to which a result records the probability of each
+
 Readout = int | Literal["mean", "max"]
 
 
@@ -215,6 +217,8 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     }
     if foil is not None:
         reported["foil_probability"] = float(p[foil])
+    if head.task in ("sequence", "token") and count <= CLASSES:
+        reported["probabilities"] = {str(name(head, i)): float(p[i]) for i in range(count)}
     full = replace(target, index=index, label=name(head, index), foil_index=foil)
     named = [(target.what, index), (target.foil, foil)]
     warnings = tuple(w for wanted, i in named if (w := _likelier_with_blank(head, wanted, i, p)) is not None)

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import unwrap
+from mixlens.architectures import fed, unwrap
 from mixlens.capture.offload import missing
+from mixlens.capture.picture import PIXELS
 from mixlens.errors import InputError, ModelError, UnsupportedConfig
 from mixlens.subject.head import Pooled
 
@@ -52,7 +53,8 @@ def taken_apart(model: Any, tokenizer: Any = None) -> Given:
     usable(model)
     if given.pooled is None and not given.behind:
         given = _saved_beside(model, given)
-    return replace(given, model=model, tokenizer=readable(given.tokenizer))
+    kind = image_processor if fed(model) == PIXELS else readable
+    return replace(given, model=model, tokenizer=kind(given.tokenizer))
 
 
 def _inside(given: Given) -> Given | None:
@@ -63,7 +65,7 @@ def _inside(given: Given) -> Given | None:
     if "DataParallel" in names or "DistributedDataParallel" in names:
         return replace(given, model=model.module)
     if "Pipeline" in names and hasattr(model, "model"):
-        return Given(model.model, getattr(model, "tokenizer", None))
+        return Given(model.model, getattr(model, "image_processor", None) or getattr(model, "tokenizer", None))
     if "Trainer" in names and hasattr(model, "model"):
         held = getattr(model, "processing_class", None)
         return Given(model.model, getattr(held, "tokenizer", held))
@@ -223,6 +225,28 @@ def readable(tokenizer: Any) -> Any:
             "AutoTokenizer.from_pretrained(...) gives one"
         )
     return tokenizer
+
+
+def image_processor(given: Any) -> Any:
+    """An image processor of transformers: read by its name, or in a processor. Raises InputError, ModelError."""
+    if given is None:
+        return None
+    if isinstance(given, str) or hasattr(given, "__fspath__"):
+        from mixlens.loading import image_processor_named
+
+        return image_processor_named(str(given))
+    given = getattr(given, "image_processor", given)
+    if (
+        isinstance(given, type)
+        or not callable(given)
+        or PIXELS not in (getattr(given, "model_input_names", None) or ())
+    ):
+        kind = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        raise InputError(
+            f"expected an image processor of transformers or its name beside a model of pictures, got {kind}; "
+            "AutoImageProcessor.from_pretrained(...) gives one"
+        )
+    return given
 
 
 _ROLES = {

@@ -14,8 +14,10 @@ from typing import Any
 
 from mixlens.architectures.match import base_class, base_model, has_spec, layer_modules, spec_for, submodule, unwrap
 from mixlens.architectures.sizes import (
+    TEXT,
     accepts,
     by_length,
+    fed,
     ffn_width,
     fuses_attention,
     layer_count,
@@ -29,6 +31,7 @@ from mixlens.architectures.written import written
 
 __all__ = [
     "SPECS",
+    "TEXT",
     "Attend",
     "Feed",
     "Network",
@@ -37,6 +40,7 @@ __all__ = [
     "base_class",
     "base_model",
     "by_length",
+    "fed",
     "ffn_width",
     "fuses_attention",
     "has_spec",

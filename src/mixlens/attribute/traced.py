@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.capture.joined import predicting
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import Undefined
 from mixlens.progress import Progress
 from mixlens.subject import Subject
@@ -33,7 +33,7 @@ class Traced:
 
     subject: Subject
     options: Mapping[str, Any]
-    tokens: Tokens
+    tokens: Stream
     first: int
     count: int
     resolve: Callable[[Tensor], list[Answer]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from mixlens.arguments import checked, refuse_unknown
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import InputError, ModelError, Undefined, UnknownMethod, UnknownOption, did_you_mean
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
@@ -92,9 +92,9 @@ def similarity(
     others = subject.read(second, truncate)
     report = reporter(progress)
 
-    def vectors(texts: Sequence[Tokens]) -> list[TextVectors]:
+    def vectors(texts: Sequence[Stream]) -> list[TextVectors]:
         for tokens in texts:
-            if len(tokens.text) > 1:
+            if isinstance(tokens.raw, tuple):
                 raise InputError("expected a text on each side, got a pair; pass its texts as first and second")
         return chosen.vectors(subject, texts, rows, options, batch_size=batch_size, memory=memory, progress=report)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from mixlens.attribute.path.baselines import baseline, baseline_text, default_baseline, layer_input
 from mixlens.capture.attention import blocks
 from mixlens.capture.run import Watch, run
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
 from mixlens.progress import Progress
@@ -45,7 +45,7 @@ class Jacobian(Similarity):
     def vectors(
         self,
         subject: Subject,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         pooled: Pooled,
         options: Mapping[str, Any],
         *,
@@ -65,7 +65,7 @@ class Jacobian(Similarity):
                 progress(number, len(texts))
         return out
 
-    def _text(self, subject: Subject, tokens: Tokens, pooled: Pooled, steps: int, kind: Any) -> TextVectors:
+    def _text(self, subject: Subject, tokens: Stream, pooled: Pooled, steps: int, kind: Any) -> TextVectors:
         (batch,) = subject.batches([tokens], 1)
         model, inputs = subject.model, batch.inputs
         x, output, _ = layer_input(model, subject.spec, inputs, 0)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixlens.attribute.variants import replacement, without
-from mixlens.capture.text import Tokens
+from mixlens.attribute.variants import removal_default, replacement, without
+from mixlens.capture.stream import Stream
 from mixlens.capture.words import units
 from mixlens.errors import InputError, UnknownOption
 from mixlens.progress import Progress
@@ -29,12 +29,12 @@ class LeaveOut(Similarity):
     complete: bool = False
 
     def options(self) -> dict[str, Any]:  # noqa: D102 (as in the base)
-        return {"unit": "word", "replace": "delete"}
+        return {"unit": "word", "replace": None}
 
     def vectors(
         self,
         subject: Subject,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         pooled: Pooled,
         options: Mapping[str, Any],
         *,
@@ -43,7 +43,7 @@ class LeaveOut(Similarity):
         progress: Progress | None = None,
     ) -> list[TextVectors]:
         """A pass for each word. A word's tokens have equal parts; special tokens stay, and have none."""
-        filler = options.get("replace", "delete")
+        filler = options.get("replace") or removal_default(subject.head)
         put = None if filler == "delete" else replacement(subject, self.name, filler)
         groups = [groups_of(tokens, options.get("unit", "word")) for tokens in texts]
         changed = [without(tokens, g, put) for tokens, of in zip(texts, groups, strict=True) for g in of]
@@ -57,18 +57,18 @@ class LeaveOut(Similarity):
         return out
 
 
-def groups_of(tokens: Tokens, by: Any) -> list[tuple[int, ...]]:
+def groups_of(tokens: Stream, by: Any) -> list[tuple[int, ...]]:
     """The tokens that go together, special ones left out. Raises UnknownOption, InputError."""
     if by not in UNITS:
         raise UnknownOption(f"expected unit='word' or 'token', got {by!r}")
     if by == "word" and tokens.has_words:
-        every = [u.indices for u in units(tokens)]
+        every: list[tuple[int, ...]] = [u.indices for u in units(tokens)]
     else:
         every = [(i,) for i in range(len(tokens))]
     out = [group for group in every if not any(tokens.special[i] for i in group)]
     if len(out) < 2:
         raise InputError(
-            f"expected a text of two {by}s or more to take one out of, got {list(tokens.pieces)!r:.60}; use another "
+            f"expected a text of two {by}s or more to take one out of, got {list(tokens.names)!r:.60}; use another "
             "method for so short a text"
         )
     return out

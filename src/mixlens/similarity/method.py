@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.progress import Progress
 from mixlens.similarity.vectors import TextVectors
 from mixlens.subject import Subject
@@ -34,7 +34,7 @@ class Similarity(ABC):
     def vectors(
         self,
         subject: Subject,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         pooled: Pooled,
         options: Mapping[str, Any],
         *,

@@ -14,7 +14,7 @@ from mixlens.aggregate.shares import normalize_rows
 from mixlens.attribute.preset import Preset
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.capture.run import run
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.mixing.calls import maps_of
 from mixlens.progress import Progress
 from mixlens.similarity.method import Similarity
@@ -25,7 +25,7 @@ from mixlens.subject.head import Pooled
 
 
 @torch.no_grad()
-def last_rows(subject: Subject, texts: Sequence[Tokens], batch_size: int, progress: Progress | None) -> list[Tensor]:
+def last_rows(subject: Subject, texts: Sequence[Stream], batch_size: int, progress: Progress | None) -> list[Tensor]:
     """The last layer's rows (token, dim) of each text, behind the final norm where there is one, in float64."""
     out: dict[int, Tensor] = {}
     for batch in subject.batches(texts, batch_size):
@@ -53,7 +53,7 @@ class Rows(Similarity):
     def vectors(
         self,
         subject: Subject,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         pooled: Pooled,
         options: Mapping[str, Any],
         *,
@@ -74,7 +74,7 @@ class Rows(Similarity):
         return out
 
     def _rolled(
-        self, subject: Subject, texts: Sequence[Tokens], batch_size: int, memory: int | str | None
+        self, subject: Subject, texts: Sequence[Stream], batch_size: int, memory: int | str | None
     ) -> list[Tensor]:
         """The rollout of each text's maps, (token, token)."""
         preset = ATTRIBUTIONS[str(self.preset)]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import NotFinite
 from mixlens.subject.head import Pooled
 
@@ -18,7 +18,7 @@ from mixlens.subject.head import Pooled
 class TextVectors:
     """`unit` (dim,): the text's vector divided by its length. `parts` (token, dim): what each token has of it."""
 
-    tokens: Tokens
+    tokens: Stream
     unit: Float[Tensor, " dim"]
     parts: Float[Tensor, "token dim"]
 

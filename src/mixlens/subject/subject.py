@@ -12,13 +12,15 @@ import torch
 from mixlens.architectures import Spec, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
-from mixlens.capture.text import Tokens
+from mixlens.capture.picture import PIXELS
+from mixlens.capture.stream import Stream
 from mixlens.infer import Origin, known
 from mixlens.process import settled
 from mixlens.progress import Progress
 from mixlens.subject.check import Check, self_check
 from mixlens.subject.head import Head, Pooled, head_of
 from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
+from mixlens.subject.pictures import read_pictures
 from mixlens.subject.probe import pad_id, probe_inputs
 from mixlens.subject.read import Texts, read
 from mixlens.subject.unembedding import Unembedding, unembedding_of
@@ -65,7 +67,7 @@ class Subject:
         return device_of(self.model)
 
     @property
-    def pad(self) -> int:
+    def pad(self) -> int | None:
         """The token id that fills batches up."""
         return pad_id(self.model, self.tokenizer)
 
@@ -80,12 +82,14 @@ class Subject:
         return unembedding_of(self.model, self.spec, probe_inputs(self.model, self.spec))
 
     def read(self, data: Any, truncate: bool = False) -> Texts:
-        """What a caller passes as text, or as a list of texts, to what the model is fed. Raises InputError."""
+        """What a caller passes as text or picture, or a list of some, to what the model is fed. Raises InputError."""
+        if self.head.fed == PIXELS:
+            return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
         return read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
 
     def passes(
         self,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         make: Sequence[Made],
         *,
         square: bool = True,
@@ -110,7 +114,7 @@ class Subject:
     @settled
     def through(
         self,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         on_block: OnBlock | None = None,
         *,
         wanted: Wanted | None = None,
@@ -127,7 +131,7 @@ class Subject:
             kept |= zip(members, batch, strict=True)
         return [kept[i] for i in range(len(texts))]
 
-    def batches(self, texts: Sequence[Tokens], batch_size: BatchSize) -> Iterator[Batch]:
+    def batches(self, texts: Sequence[Stream], batch_size: BatchSize) -> Iterator[Batch]:
         """The texts as the whole model's inputs, batch by batch, for who runs passes of a kind of their own."""
         return batches(self.model, texts, batch_size, self.pad, head=True)
 

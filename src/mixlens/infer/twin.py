@@ -28,13 +28,12 @@ class Twin:
     @property
     def inputs(self) -> dict[str, Tensor]:
         """What a pass is fed."""
-        return {"input_ids": self.ids, "attention_mask": torch.ones_like(self.ids)}
+        beside = {"decoder_input_ids": self.ids} if _two_streams(self.model.config) else {}
+        return {"input_ids": self.ids, "attention_mask": torch.ones_like(self.ids), **beside}
 
 
 def twin_of(kind: Any, config: Any) -> Twin:
-    """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run, Misfit."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise Misfit(TWO_STREAMS)
+    """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run."""
     failed: list[str] = []
     for size in SIZES:
         try:
@@ -49,6 +48,16 @@ def twin_of(kind: Any, config: Any) -> Twin:
         f"expected a class of which a small model can be built and fed token ids, got {kind.__name__} "
         f"('{config.model_type}'): {failed[0]}"
     )
+
+
+def require_one_stream(config: Any) -> None:
+    """Raises Misfit for an encoder-decoder: none is found, those of the table are known."""
+    if _two_streams(config):
+        raise Misfit(TWO_STREAMS)
+
+
+def _two_streams(config: Any) -> bool:
+    return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def _built(kind: Any, config: Any) -> Any:

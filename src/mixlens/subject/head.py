@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, accepts, base_model, layer_count
+from mixlens.architectures import Spec, accepts, base_model, decoder_of, layer_count
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
@@ -61,9 +61,11 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled
         "mask": getattr(tokenizer, "mask_token_id", None),
         "tokenizer": tokenizer,
     }
+    inputs = probe_inputs(model, spec)
+    if spec.memory is not None:
+        return _translating(model, spec, inputs, known)
     if model is base_model(model):
         return Head("none", {}, pooled=pooled, **known)
-    inputs = probe_inputs(model, spec)
     output, leaf = _pass(model, spec, inputs)
     n = inputs["input_ids"].shape[1]
     keys = answer_keys(output, n, leaf.shape[-1])
@@ -86,6 +88,18 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled
         multilabel=problem == "multi_label_classification",
         **known,
     )
+
+
+@torch.no_grad()
+def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Mapping[str, Any]) -> Head:
+    """The head of an encoder-decoder: a language model's, of the decoder's tokens, or none."""
+    output = run(model, spec, inputs, lambda seen: None, Reading(heads=True))
+    logits, size = getattr(output, "logits", None), decoder_of(model).get_input_embeddings().num_embeddings
+    if logits is None:
+        return Head("none", {}, **known)
+    if logits.shape == (*inputs["decoder_input_ids"].shape, size):
+        return Head("causal", {}, keys=("logits",), **known)
+    return Head("none", {}, unread=_seen(output), **known)
 
 
 def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:

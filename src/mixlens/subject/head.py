@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.architectures import TEXT, Spec, accepts, base_model, fed, layer_count
+from mixlens.architectures import TEXT, Spec, accepts, base_model, decoder_of, fed, layer_count
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
@@ -68,9 +68,11 @@ def head_of(
         "tokenizer": tokenizer,
         "fed": fed(model),
     }
+    inputs = probe_inputs(model, spec)
+    if spec.memory is not None:
+        return _translating(model, spec, inputs, known)
     if model is base_model(model):
         return Head("none", {}, pooled=pooled, **known)
-    inputs = probe_inputs(model, spec)
     output, leaf = _pass(model, spec, inputs)
     keys = answer_keys(output, leaf.shape[1], leaf.shape[-1])
     outputs = tensors(output)
@@ -92,6 +94,18 @@ def head_of(
         multilabel=problem == "multi_label_classification",
         **known,
     )
+
+
+@torch.no_grad()
+def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Mapping[str, Any]) -> Head:
+    """The head of an encoder-decoder: a language model's, of the decoder's tokens, or none."""
+    output = run(model, spec, inputs, lambda seen: None, Reading(heads=True))
+    logits, size = getattr(output, "logits", None), decoder_of(model).get_input_embeddings().num_embeddings
+    if logits is None:
+        return Head("none", {}, **known)
+    if logits.shape == (*inputs["decoder_input_ids"].shape, size):
+        return Head("causal", {}, keys=("logits",), **known)
+    return Head("none", {}, unread=_seen(output), **known)
 
 
 def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:

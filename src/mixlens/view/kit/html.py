@@ -55,7 +55,7 @@ def fill(template: str, **values: Any) -> str:
 
 
 def page(template: str, **values: Any) -> str:
-    """A page of its own with its style sheet, its script and the policy that allows these alone; without `data` no script."""
+    """A page of its own: its style sheet, its script (where it has `data`), the policy that allows these alone."""
     parts = {"policy": sealed.POLICY, "style": Markup(sealed.style()), "script": Markup(sealed.script())}
     return sealed.sealed(fill(template, **parts, **{"wide": False, **values}))
 

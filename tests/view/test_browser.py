@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixlens
+from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Comparison, LayerMaps
+from mixlens.view.comparison import agreement
+from mixlens.view.kit.spelling import number
 from models import traces
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -295,16 +299,61 @@ def test_the_diagonal_and_the_heat_map(visit, drawn):
     page.get_by_label("zoom in").first.click()
 
 
+# ---- comparisons and tables
+
+
+@pytest.fixture(scope="module")
+def toy(tiny_bert_folder: Path) -> mixlens.Table:
+    texts = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
+    return mixlens.evaluate(
+        mixlens.load(str(tiny_bert_folder)), texts, ["alti", "saliency", "random"], ["aopc"], resamples=99
+    )
+
+
+def test_methods_sort_and_a_word_is_read_in_all(visit, film, signed):
+    high, low = (Faithfulness(value, 0.5, 0.25, 0.625, 0.05) for value in (0.9, -0.2))
+    made = {"b": film, "a": replace(film, scores=film.scores.flip(0)), "c": replace(film, scores=film.scores**2)}
+    both = Comparison(made, {}, {"b": low, "a": high, "c": low})
+    page = visit(both)
+    names = page.locator(".methods .title .name")
+    assert names.all_inner_texts() == ["a", "b", "c"]  # the most faithful first, others as asked
+    page.get_by_label("As asked").check()
+    assert names.all_inner_texts() == ["b", "a", "c"]
+    page.locator(".running").first.locator(".piece").nth(4).hover()
+    card = page.locator(".card").inner_text()
+    assert "meaningful" in card and "0.340, 1st of 6" in card and card.count(" of 6") == 3
+    cells = [float(text) for text in page.locator(".grid td").all_inner_texts()]
+    np.testing.assert_allclose(cells, np.ravel(agreement(both)), atol=0.006)
+    page.locator(".grid button", has_text="c").click()
+    assert names.all_inner_texts()[:2] == ["c", "b"]
+
+
+def test_a_table_sorts_and_sets_method_against_method(visit, toy):
+    page = visit(toy)
+    first = page.locator(".sorted tbody th")
+    measure = toy.measures[0]
+    best = list(toy.ranking(measure).names)
+    assert first.all_inner_texts() == best
+    assert page.locator(".sorted th[aria-sort=descending]").inner_text().startswith(measure)
+    page.locator(".sorted thead button").nth(1).click()
+    assert first.all_inner_texts() == best[::-1]
+    (a, b), pair = next(iter(toy.ranking(measure).pairs.items()))
+    page.get_by_label("First").select_option(label=b)
+    page.get_by_label("Second").select_option(label=a)
+    assert f"{number(-pair.difference)}, p = {number(pair.p)}" in page.locator(".forest").nth(1).inner_text()
+
+
 # ---- every page
 
 
 def results(request: Any) -> dict[str, Any]:
     film, make_maps = request.getfixturevalue("film"), request.getfixturevalue("make_maps")
     both = Comparison({"alti": film, "globenc": replace(film, scores=film.scores.flip(0))}, {}, {}, {})
-    return {"attribution": film, "trace": traces.trace(), "maps": make_maps(4, 9), "comparison": both}
+    toy = request.getfixturevalue("toy")
+    return {"attribution": film, "trace": traces.trace(), "maps": make_maps(4, 9), "comparison": both, "table": toy}
 
 
-@pytest.mark.parametrize("kind", ["attribution", "trace", "maps"])
+@pytest.mark.parametrize("kind", ["attribution", "trace", "maps", "comparison", "table"])
 def test_nothing_hangs_over_at_390_pixels(visit, request, kind):
     page = visit(results(request)[kind], width=390)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -326,7 +375,7 @@ def test_a_token_that_is_a_script_is_a_text(visit, nasty):
     assert page.locator("main img").count() == 0
 
 
-@pytest.mark.parametrize("kind", ["attribution", "trace", "maps"])
+@pytest.mark.parametrize("kind", ["attribution", "trace", "maps", "comparison", "table"])
 def test_without_a_script_and_on_paper_the_still_page_is_there(visit, browser, request, tmp_path, kind):
     page = visit(results(request)[kind])
     assert page.locator(".static").first.is_hidden() and page.locator(".explorer").is_visible()

@@ -359,6 +359,19 @@ def test_nothing_hangs_over_at_390_pixels(visit, request, kind):
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.parametrize("kind", ["attribution", "trace", "maps", "comparison", "table"])
+def test_axe_finds_nothing(visit, browser, request, kind):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    window = browser.new_context(bypass_csp=True)  # for axe's own script
+    page = window.new_page()
+    page.goto(visit(results(request)[kind]).url)
+    page.locator(".view[data-live]").first.wait_for()
+    report = axe.run(page).response
+    assert len(report["passes"]) > 10
+    assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
+    window.close()
+
+
 def test_a_token_that_is_a_script_is_a_text(visit, nasty):
     page = visit(nasty)
     assert "</script><img src=x onerror=alert(1)>" in "".join(page.locator(".running").all_inner_texts())

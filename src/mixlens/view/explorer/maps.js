@@ -218,8 +218,8 @@ function maps({ head, arrays }) {
   const ticks = el("div", { class: "controls ticks" });
   if (head.square) ticks.append(tick("Leave the diagonal out", state.diagonal, set("diagonal")));
   if (keys.some((piece) => piece.special)) ticks.append(tick(`Leave special ${head.keys.units} out`, false, (out) => set("special")(!out)));
-  const papers = [el("div", { class: "paper" }, texts.keys.node)];
-  if (!head.square) papers.unshift(el("h2", { text: "What takes" }), el("div", { class: "paper" }, texts.queries.node), el("h2", { text: "What is taken from" }));
+  const papers = [el("div", { class: "paper tall" }, texts.keys.node)];
+  if (!head.square) papers.unshift(el("h2", { text: "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: "What is taken from" }));
   const main = el("div", { class: "main" }, ...papers, key, ...remarks(head.notes), busy,
     el("h2", { text: "Every token" }), el("p", { class: "soft", text: "Row: what takes. Column: what it takes from. Control and the wheel, or the buttons, zoom." }), heat.node, titleDeep, deep.node);
   look();

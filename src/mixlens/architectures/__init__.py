@@ -12,10 +12,22 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from mixlens.architectures.match import base_class, base_model, has_spec, layer_modules, spec_for, submodule, unwrap
+from mixlens.architectures.match import (
+    base_class,
+    base_model,
+    decoder_of,
+    encoder_of,
+    has_spec,
+    layer_modules,
+    spec_for,
+    submodule,
+    unwrap,
+)
 from mixlens.architectures.sizes import (
+    TEXT,
     accepts,
     by_length,
+    fed,
     ffn_width,
     fuses_attention,
     layer_count,
@@ -29,6 +41,7 @@ from mixlens.architectures.written import written
 
 __all__ = [
     "SPECS",
+    "TEXT",
     "Attend",
     "Feed",
     "Network",
@@ -37,6 +50,9 @@ __all__ = [
     "base_class",
     "base_model",
     "by_length",
+    "decoder_of",
+    "encoder_of",
+    "fed",
     "ffn_width",
     "fuses_attention",
     "has_spec",

@@ -138,8 +138,8 @@ function maps({ head, arrays }) {
   function sentence() {
     const quote = el("bdi", { class: "quote", text: (state.flow === "row" ? queries : keys)[state.token].text });
     const layer = `layer ${head.layers[state.layer]}`;
-    const where = { layer: `at ${layer}`, mean: `on the mean up to ${layer}`, rollout: `by the rollout up to ${layer}` }[state.mode];
-    return state.flow === "row" ? ["What ", quote, ` takes from, ${where}.`] : ["Where ", quote, ` goes, ${where}.`];
+    const where = layers.count === 1 ? "" : { layer: `at ${layer}`, mean: `on the mean up to ${layer}`, rollout: `by the rollout up to ${layer}` }[state.mode];
+    return state.flow === "row" ? ["What ", quote, ` takes from${where && `, ${where}`}.`] : ["Where ", quote, ` goes${where && `, ${where}`}.`];
   }
 
   /** Of each row what has the full colour. */
@@ -191,7 +191,7 @@ function maps({ head, arrays }) {
   };
   const depth = slider("Layer", [1, layers.count], layers.count, (value) => `${head.layers[value - 1]} of ${head.depth}`, (value) => set("layer")(value - 1));
   const modes = [["layer", head.aggregated ?? "This layer"], ["rollout", "Rollout up to it", head.rollout.reason], ["mean", "Mean up to it", head.mean.reason]];
-  const switches = el("div", { class: "controls" }, layers.count > 1 ? depth : null, choice("Layers", modes, "layer", set("mode")));
+  const switches = el("div", { class: "controls" }, ...(layers.count > 1 ? [depth, choice("Layers", modes, "layer", set("mode"))] : []));
   if (head.square) {
     switches.append(choice("The token", [["row", "takes from"], ["column", "goes to"]], "row", (flow) => {
       state.flow = flow;
@@ -203,6 +203,7 @@ function maps({ head, arrays }) {
     const options = [["mean", "mean of all"], ...Array.from({ length: layers.heads }, (_, h) => [String(h), `head ${h + 1}`])];
     const roll = switches.querySelector('input[value="rollout"]');
     const rest = () => {
+      if (!roll) return; // of one layer
       roll.disabled = Boolean(head.rollout.reason) || state.head === null;
       if (state.mode === "rollout" && roll.disabled) [state.mode, switches.querySelector('input[value="layer"]').checked] = ["layer", true];
     };
@@ -211,7 +212,7 @@ function maps({ head, arrays }) {
       rest();
       look();
     }));
-    roll.parentElement.title ||= "choose a head: its own map over the heads' mean below";
+    if (roll) roll.parentElement.title ||= "choose a head: its own map over the heads' mean below";
     rest();
   }
   switches.append(choice("Colours", [["row", "by row"], ["all", "by all"]], "row", set("by")));
@@ -221,7 +222,7 @@ function maps({ head, arrays }) {
   const papers = [el("div", { class: "paper tall" }, texts.keys.node)];
   if (!head.square) papers.unshift(el("h2", { text: "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: "What is taken from" }));
   const main = el("div", { class: "main" }, ...papers, key, ...remarks(head.notes), busy,
-    el("h2", { text: "Every token" }), el("p", { class: "soft", text: "Row: what takes. Column: what it takes from. Control and the wheel, or the buttons, zoom." }), heat.node, titleDeep, deep.node);
+    el("h2", { text: "Every token" }), el("p", { class: "soft", text: "Row: what takes. Column: what it takes from. Control and the wheel, or the buttons, zoom." }), heat.node, ...(layers.count > 1 ? [titleDeep, deep.node] : []));
   look();
   return { node: el("div", { class: "explorer" }, switches, ticks, says, el("div", { class: "columns" }, main, el("div", { class: "side" }, card))), paint: look };
 }

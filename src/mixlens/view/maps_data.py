@@ -12,11 +12,11 @@ from mixlens.view.kit import arrays, colors, packed, pieces
 from mixlens.view.kit.drawn import LayerMaps
 
 
-def of_maps(maps: LayerMaps) -> str | None:
+def of_maps(maps: LayerMaps, pairs: bool = False) -> str | None:
     """The maps with what may be done with them; None where they are too large for a page.
 
     Heads are averaged where all of them are too many numbers, and numbers are of 16 bits where float32 would be too
-    large; `notes` says both.
+    large; `notes` says both. `pairs`: they say what two texts have in common, and nothing is taken.
     """
     scores, notes = arrays.values(maps.scores), []
     averaged = bool(maps.heads) and scores.size > packed.EXACT
@@ -35,6 +35,7 @@ def of_maps(maps: LayerMaps) -> str | None:
         "queries": pieces.facts(maps.queries, token=pieces.tokens(maps.queries)),
         "rows": rows,
         "square": square,
+        "pairs": pairs,
         "layers": arrays.layers(maps),
         "depth": getattr(maps, "depth", None) or len(maps),
         "aggregated": None if _aggregation(maps) is None else f"This layer ({visible(str(_aggregation(maps)))})",

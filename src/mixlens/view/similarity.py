@@ -26,7 +26,12 @@ _SIDES = ("first", "second")
 
 def page(alike: Similarity, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    values = {**_values(alike), **maps.pictures(alike.map), "data": maps_data.of_maps(alike.map), "wide": True}
+    values = {
+        **_values(alike),
+        **maps.pictures(alike.map),
+        "data": maps_data.of_maps(alike.map, pairs=True),
+        "wide": True,
+    }
     text = html.page("similarity.html", **values, facts=caption.provenance(alike.map))
     return put(text, path)
 

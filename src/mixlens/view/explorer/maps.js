@@ -13,7 +13,8 @@ function maps({ head, arrays }) {
   const names = (list) => list.map((piece) => piece.text.replace(/\s+/g, " "));
   const on = (side) => ({
     point: (i) => {
-      under = i < 0 ? [-1, -1] : state.flow === "row" ? [state.token, i] : [i, state.token];
+      const here = i >= 0 && (head.square || side === (state.flow === "row" ? "keys" : "queries")); // else the side that chooses
+      under = !here ? [-1, -1] : state.flow === "row" ? [state.token, i] : [i, state.token];
       read();
     },
     pin: (i) => {
@@ -139,6 +140,7 @@ function maps({ head, arrays }) {
     const quote = el("bdi", { class: "quote", text: (state.flow === "row" ? queries : keys)[state.token].text });
     const layer = `layer ${head.layers[state.layer]}`;
     const where = layers.count === 1 ? "" : { layer: `at ${layer}`, mean: `on the mean up to ${layer}`, rollout: `by the rollout up to ${layer}` }[state.mode];
+    if (head.pairs) return ["What ", quote, " has in common with the words of the other text."];
     return state.flow === "row" ? ["What ", quote, ` takes from${where && `, ${where}`}.`] : ["Where ", quote, ` goes${where && `, ${where}`}.`];
   }
 
@@ -182,7 +184,7 @@ function maps({ head, arrays }) {
       pairs.push(["share", total ? `${percent(Math.abs(value) / total)} of the row` : "-"]);
       pairs.push(["rank", `${ordinal(ranking(row, () => true).ranks.get(k))} of the row's ${row.length}`]);
     }
-    card.replaceChildren(el("p", { class: "title" }, el("bdi", { text: short(queries[q].text, 30) }), el("span", { class: "soft", text: " takes from " }), el("bdi", { text: short(keys[k].text, 30) })), facts(pairs));
+    card.replaceChildren(el("p", { class: "title" }, el("bdi", { text: short(queries[q].text, 30) }), el("span", { class: "soft", text: head.pairs ? " with " : " takes from " }), el("bdi", { text: short(keys[k].text, 30) })), facts(pairs));
   }
 
   const set = (name) => (value) => {
@@ -220,9 +222,9 @@ function maps({ head, arrays }) {
   if (head.square) ticks.append(tick("Leave the diagonal out", state.diagonal, set("diagonal")));
   if (keys.some((piece) => piece.special)) ticks.append(tick(`Leave special ${head.keys.units} out`, false, (out) => set("special")(!out)));
   const papers = [el("div", { class: "paper tall" }, texts.keys.node)];
-  if (!head.square) papers.unshift(el("h2", { text: "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: "What is taken from" }));
+  if (!head.square) papers.unshift(el("h2", { text: head.pairs ? "The first text" : "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: head.pairs ? "The second text" : "What is taken from" }));
   const main = el("div", { class: "main" }, ...papers, key, ...remarks(head.notes), busy,
-    el("h2", { text: "Every token" }), el("p", { class: "soft", text: "Row: what takes. Column: what it takes from. Control and the wheel, or the buttons, zoom." }), heat.node, ...(layers.count > 1 ? [titleDeep, deep.node] : []));
+    el("h2", { text: "Every token" }), el("p", { class: "soft", text: `${head.pairs ? "Row: the first text. Column: the second." : "Row: what takes. Column: what it takes from."} Control and the wheel, or the buttons, zoom.` }), heat.node, ...(layers.count > 1 ? [titleDeep, deep.node] : []));
   look();
   return { node: el("div", { class: "explorer" }, switches, ticks, says, el("div", { class: "columns" }, main, el("div", { class: "side" }, card))), paint: look };
 }

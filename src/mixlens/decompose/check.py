@@ -29,6 +29,11 @@ class LayerCheck:
     part: str = ""  # of an encoder-decoder: "encoder", "decoder", or "cross" for the decoder's attention to the encoder
 
     @property
+    def name(self) -> str:
+        """Which layer it is, of which stack."""
+        return f"{self.part} {self.layer}" if self.part else str(self.layer)
+
+    @property
     def worst(self) -> float:
         """The largest of the three."""
         return max(self.sum_of_terms, self.finish, self.norms)

@@ -13,7 +13,7 @@ from mixlens.architectures import Spec, encoder_of, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
 from mixlens.capture.text import Tokens
-from mixlens.errors import Undefined
+from mixlens.errors import InputError, Undefined
 from mixlens.infer import Origin, known
 from mixlens.process import settled
 from mixlens.progress import Progress
@@ -32,8 +32,8 @@ class Subject:
 
     `origin`: who says how the layers are built. `limit`: the most tokens it has positions for (None: nothing says so).
     `checked_as`: the dtype and the device that the model had then (see `current`). `memory`: of an encoder-decoder the
-    encoder, a subject of its own; `spec`, `layers` and `head` are then the decoder's. The model is the user's, and is
-    never changed.
+    encoder, a subject of its own; `spec`, `layers` and `head` are then the decoder's; `encodes`: it is such an encoder.
+    The model is the user's, and is never changed.
     """
 
     model: Any
@@ -46,6 +46,7 @@ class Subject:
     checked_as: tuple[torch.dtype, torch.device]
     origin: Origin = "hand-written"
     memory: Subject | None = None
+    encodes: bool = False
 
     def current(self) -> Subject:
         """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
@@ -99,7 +100,12 @@ class Subject:
                 f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
                 "its answer comes from is lens.trace(source, target), what its encoder mixes is lens.mixing(source)"
             )
-        return read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
+        texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
+        if self.encodes and any(isinstance(text, Tokens) and len(text.text) > 1 for text in texts.each):
+            raise InputError(
+                "expected one text for an encoder, got a pair; where a target comes from is lens.trace(source, target)"
+            )
+        return texts
 
     def passes(
         self,
@@ -194,6 +200,7 @@ def _encoder(model: Any, tokenizer: Any, name: str, spec: Spec, check: Check, or
         check=_of_encoder(check),
         checked_as=_form(encoder),
         origin=origin,
+        encodes=True,
     )
 
 

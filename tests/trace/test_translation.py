@@ -231,11 +231,14 @@ def test_another_dtype_later_is_checked_again():
 def test_what_every_answer_begins_with_is_what_the_decoder_starts_from():
     made = lens("m2m_100").trace(SOURCE, max_new_tokens=3, generate={"forced_bos_token_id": 7})
     assert made.prompt.ids[-1] != 7  # it is no special token here, so it is the answer's
-    forced = mixlens.load(make("m2m_100", forced_bos_token_id=7))
+    mine = make("m2m_100")
+    mine.generation_config.forced_bos_token_id = 7
+    forced = mixlens.load(mine)
     made = forced.trace(SOURCE, max_new_tokens=4)
     assert made.prompt.ids[-2:] == (2, 7) and made.prompt.special[-2:] == (True, True)
     given = forced.trace(SOURCE, [2, 7, *made.answer.ids])
     assert torch.equal(given.scores, made.scores) and given.prompt.ids == made.prompt.ids
+    assert torch.equal(forced.trace(SOURCE, list(made.answer.ids)).scores, made.scores)
 
 
 # --- what goes on with one ---
@@ -261,7 +264,7 @@ def test_forms_and_files(tmp_path):
     close(closed.scores.sum(1), torch.ones(4, dtype=torch.float64))
     assert not closed.scores[:, START:].any()
     assert trace.top(2, "token")[0].sources and "<html" in trace.to_html()
-    assert len(trace.row(3)) == START + 3
+    assert len(trace.row(3).scores) == START + 3
 
 
 def test_sources_are_left_out():
@@ -301,7 +304,7 @@ def test_one_text_is_no_question_for_an_encoder_decoder(verb):
         (SOURCE, [2, 1], EmptyInput, "at least one token beside special ones"),
         (SOURCE, [5000], InputError, "token ids of 0 to 96"),
         (SOURCE, 3.5, InputError, "expected an answer as a str or token ids, got float"),
-        ([5] * 41, TARGET, TooLong, "at most 40 tokens .* of the source, got 41"),
+        ([5] * 41, TARGET, TooLong, "at most 40 tokens .*, got 41"),
         (SOURCE, [5] * 40, TooLong, "of what the decoder reads, got 41"),
         ("a text", TARGET, InputError, "needs a tokenizer"),
         (SOURCE, "a text", InputError, "needs a tokenizer"),
@@ -372,3 +375,14 @@ def test_the_command_line_traces_a_target(tmp_path):
     assert (data["method"], data["answer"]["tokens"]) == ("alti", ["w8", "w9"])
     result = CliRunner().invoke(app, ["check", str(tmp_path)])
     assert result.exit_code == 0 and "encoder" in result.stdout and "cross" in result.stdout
+
+
+def test_a_family_without_a_spec_by_hand_is_refused_and_can_be_said():
+    import transformers
+
+    settings = {k: v for k, v in TRANSLATORS["mbart"].settings.items() if k != "forced_eos_token_id"}
+    other = transformers.BlenderbotForConditionalGeneration(transformers.BlenderbotConfig(**settings)).eval()
+    with pytest.raises(mixlens.errors.UnknownArchitecture, match=r"'blenderbot': an encoder-decoder: two streams"):
+        mixlens.load(other)
+    view = mixlens.load(other, spec=lens("mbart").spec)
+    assert view.check().origin == "given" and view.trace(SOURCE, TARGET).meta["spec"] == "given"

@@ -54,9 +54,10 @@ class Subject:
         A new one for each call: tensors that it has seen may have been replaced since. Raises SelfCheckFailed,
         NotFinite.
         """
+        memory = None if self.memory is None else replace(self.memory, model=encoder_of(self.model))
         if _form(self.model) == self.checked_as:
-            return replace(self)
-        check, memory = examination(self.model, self.spec, self.name), self.memory
+            return replace(self, memory=memory)
+        check = examination(self.model, self.spec, self.name)
         if memory is not None:
             memory = replace(memory, check=_of_encoder(check), checked_as=_form(memory.model))
         return replace(self, check=check, checked_as=_form(self.model), memory=memory)

@@ -14,7 +14,8 @@ from mixlens.arguments import checked, shown
 from mixlens.attribute import ATTRIBUTIONS, Method, Preset, method
 from mixlens.attribute.calls import attribution_method, attributions, request, together
 from mixlens.attribute.removal import asked_about, changed, left, log_probability
-from mixlens.capture.text import Tokens
+from mixlens.attribute.variants import removal_default
+from mixlens.capture.stream import Stream
 from mixlens.errors import InputError, MixlensError, Undefined, UnknownMethod, UnknownOption
 from mixlens.measure.faithfulness import Bounds, Faithfulness
 from mixlens.mixing.calls import maps_of
@@ -91,7 +92,7 @@ def _or_why(skipped: dict[str, str], part: str) -> Iterator[None]:
 
 
 def _answer(
-    subject: Subject, tokens: Tokens, target: Target
+    subject: Subject, tokens: Stream, target: Target
 ) -> tuple[Reading, tuple[Answer, tuple[Tensor, ...]] | None]:
     """Where the answer is read, and what the model says there (with its logits); a wrong target fails before the work.
 
@@ -108,7 +109,7 @@ def _answer(
 
 def _attributions(
     subject: Subject,
-    texts: Sequence[Tokens],
+    texts: Sequence[Stream],
     names: Sequence[str],
     targets: Sequence[Target],
     progress: Progress | None,
@@ -153,7 +154,6 @@ def _faithfulness(
 ) -> dict[str, Faithfulness]:
     """Each method's number; none where the model has no probability to lose."""
     tokens = next(iter(attributed.values())).source
-    assert isinstance(tokens, Tokens)  # words are taken out of a text
     goal, logits = answered
     if np.isnan(log_probability(goal, logits)):
         return {}
@@ -162,8 +162,10 @@ def _faithfulness(
     if kept is not None:
         removable &= ~kept
 
+    by = removal_default(subject.head)
+
     def probability(sets: Sequence[tuple[int, ...]]) -> np.ndarray:
-        return np.exp(left(subject, [changed(subject, tokens, read.at, goal, gone, "delete") for gone in sets], 32))
+        return np.exp(left(subject, [changed(subject, tokens, read.at, goal, gone, by) for gone in sets], 32))
 
     bounds = Bounds(probability, removable)
     return bounds.rated({name: a.scores.detach().cpu().double().numpy() for name, a in attributed.items()})
@@ -171,7 +173,7 @@ def _faithfulness(
 
 def _maps(
     subject: Subject,
-    texts: Sequence[Tokens],
+    texts: Sequence[Stream],
     attributed: Mapping[str, Attribution],
     skipped: dict[str, str],
     progress: Progress | None,

@@ -28,6 +28,7 @@ def methods() -> list[dict[str, Any]]:
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
+    from mixlens.similarity import SIMILARITIES
 
     mixing = [
         {
@@ -72,7 +73,21 @@ def methods() -> list[dict[str, Any]]:
         }
         for name, p in ATTRIBUTIONS.items()
     ]
-    return [*mixing, *aggregations, *presets]
+    similarities = [
+        {
+            **empty,
+            "name": name,
+            "stage": "similarity",
+            "summary": s.summary,
+            "signed": True,
+            "needs": "forward",
+            "cost": s.words,
+            "options": s.options(),
+            "cite": s.cite,
+        }
+        for name, s in SIMILARITIES.items()
+    ]
+    return [*mixing, *aggregations, *presets, *similarities]
 
 
 def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import Spec, has_spec, shares_layers, spec_for
+from mixlens.architectures import Spec, fed, has_spec, shares_layers, spec_for
+from mixlens.capture.picture import PIXELS
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
 from mixlens.infer import refuse
@@ -26,6 +27,7 @@ _EMBEDDED = "mixlens:"
 _SHARED = ("revision", "code_revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
 _VOCABULARY = """tokenizer.json tokenizer.model vocab.txt vocab.json merges.txt spiece.model sentencepiece.bpe.model
 tekken.json bpe.codes source.spm""".split()
+_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _EXPECTED = "expected a folder with a saved model (config.json and weights) or a hub id"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 _HINTS = {
@@ -84,7 +86,8 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
         settings: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
         model, loaded = cls.from_pretrained(where, config=config, output_loading_info=True, **settings)
     _complete(model, cls, config, loaded, name)
-    return model.eval(), load_tokenizer(where, name, folder, **shared)
+    reader = load_image_processor if fed(model) == PIXELS else load_tokenizer
+    return model.eval(), reader(where, name, folder, **shared)
 
 
 def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dict[str, Any]]:
@@ -140,6 +143,30 @@ def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: 
             if folder is not None:
                 raise
             return None  # the hub has none
+
+
+def image_processor_named(name: str) -> Any:
+    """The image processor of a folder or a hub id. Raises ModelError where there is none."""
+    folder = Path(name).expanduser()
+    processor = load_image_processor(str(folder) if folder.exists() else name, name, trust_remote_code=False)
+    if processor is None:
+        raise ModelError(f"expected a folder with an image processor or a reachable hub id, got {name!r}: it has none")
+    return processor
+
+
+def load_image_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
+    """The image processor of a folder or hub id; None where there is none. Raises ModelError for a damaged one."""
+    from transformers import AutoImageProcessor
+
+    if folder is not None and not any((folder / file).is_file() for file in _PROCESSORS):
+        return None  # tensors can still be explained; a picture says then that a processor is missing
+    with quiet(), _reading(name, "image processor"):
+        try:
+            return AutoImageProcessor.from_pretrained(where, **shared)
+        except OSError:
+            if folder is not None:
+                raise
+            return None
 
 
 def _class(config: Any, trust: bool, gguf: bool) -> Any:

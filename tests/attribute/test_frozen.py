@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.attribute.frozen import RULES, Frozen, Rules
+from mixlens.attribute.frozen import RULES, Frozen, Rules, softmax
 from mixlens.attribute.frozen.engine import ruled_pass
+from mixlens.attribute.frozen.softmax import tempered
 from mixlens.attribute.table import ATTRIBUTIONS
+from mixlens.capture.attention import Call, repeat_heads
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.target import Target
 from models import exact, families
@@ -215,7 +217,6 @@ def test_the_norm_instead_of_the_sum():
 def test_a_softmax_of_another_temperature_by_hand(temperature):
     """dL/ds = p (g - p . g), p the softmax at that temperature, and the factors of q, k and v."""
     from mixlens.attribute.frozen.rules import ruled
-    from mixlens.capture.attention import Call
 
     draw = torch.Generator().manual_seed(0)
     q, k, v, g = (torch.randn(1, 2, 5, 4, generator=draw, dtype=torch.float64).requires_grad_() for _ in range(4))
@@ -231,6 +232,41 @@ def test_a_softmax_of_another_temperature_by_hand(temperature):
         expected = (by_logit @ k * 0.5 / 4, by_logit.mT @ q * 0.5 / 4, a.mT @ g / 2)
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def calls():
+    """Attention calls of every form, in float64: each part of one that the logits may have."""
+    draw = torch.Generator().manual_seed(1)
+
+    def some(*shape):
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    q, k, v, nothing = some(2, 4, 6, 3), some(2, 2, 6, 3), some(2, 2, 6, 5), some(2, 4, 6, 0)
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()[None, None]
+    hidden = torch.zeros(1, 1, 6, 6, dtype=torch.float64).masked_fill(~seen, torch.finfo(torch.float64).min)
+    return {
+        "causal": Call(q, k, v, None, 0.5, None, None, causal=True),
+        "mask": Call(q, k, v, seen, 0.5, None, None, causal=False),
+        "additive mask, bias": Call(q, k, v, hidden, 0.5, None, some(1, 4, 6, 6), causal=False),
+        "cap": Call(q, k, v, seen, 0.5, 0.7, None, causal=False),
+        "sinks": Call(q, k, v, None, 0.5, None, None, causal=True, sinks=some(4)),
+        "logits given": Call(
+            some(2, 4, 6, 6), nothing, some(2, 4, 6, 5), seen, 1.0, None, None, causal=False, given=True
+        ),
+    }
+
+
+@pytest.mark.parametrize("form", list(calls()))
+def test_its_own_temperature_is_the_softmaxs_own_gradient_in_blocks_of_rows(form, monkeypatch):
+    monkeypatch.setattr(softmax, "ROW_BYTES", 2 * 2 * 4 * 6 * 8)  # two rows at a time
+    call = calls()[form]
+    leaves = [t.requires_grad_() for t in (call.q, call.k, call.v)]
+    slope = torch.randn(call.output().shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    ours, plain = tempered(call, 1.0), call.weights() @ repeat_heads(call.v, call.groups)
+    torch.testing.assert_close(ours, plain, rtol=1e-12, atol=1e-12)
+    ours, plain = (torch.autograd.grad(out, leaves, slope, allow_unused=True) for out in (ours, plain))
+    for mine, true in zip(ours, plain, strict=True):
+        torch.testing.assert_close(mine, torch.zeros_like(mine) if true is None else true, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from mixlens.errors import InputError, NotFinite, TargetError, Undefined, Unknow
 from mixlens.measure.shares import shares
 from mixlens.results import Attribution
 from models.traces import DOCUMENTS, PROMPT, ids, tokens, trace
+from pages import still, styled
 
 # --- what it holds
 
@@ -451,8 +452,8 @@ def test_a_page_says_it_without_a_script(tmp_path):
     made = with_mass(range(3, 10))
     page = made.to_html(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text("utf-8") == page
-    assert "<script" not in page
-    assert "http" not in page
+    assert "http:" not in page and "https:" not in page
+    page = styled(page)
     assert page.count("<details") == 2
     assert re.search(r"<strong><bdi>keys.txt</bdi></strong>: \d\d %", page)
     assert "Documents it came from" in page
@@ -469,7 +470,7 @@ def test_tokens_are_inert(tmp_path):
     made = trace(tokens(f"{evil}. {evil}"), tokens(evil + " A."), meta={"documents": {evil: (0, 5)}, "model": evil})
     for page in (made.to_html(), made.units("word").to_html(), made._repr_html_()):
         assert "<img src=x" not in page
-        assert "<script" not in page
+        assert "<script" not in still(page)
     assert "\\input{x}" not in made.to_latex()
     assert "[red]" in str(made)
 

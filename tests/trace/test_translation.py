@@ -230,7 +230,7 @@ def test_another_dtype_later_is_checked_again():
 
 def test_what_every_answer_begins_with_is_what_the_decoder_starts_from():
     made = lens("m2m_100").trace(SOURCE, max_new_tokens=3, generate={"forced_bos_token_id": 7})
-    assert made.prompt.ids[-1] != 7  # it is no special token here, so it is the answer's
+    assert made.prompt.ids[-2:] == (2, 7) and made.answer.ids[0] != 7
     mine = make("m2m_100")
     mine.generation_config.forced_bos_token_id = 7
     forced = mixlens.load(mine)

@@ -18,6 +18,7 @@ from mixlens.view import attribution
 from mixlens.view import maps as maps_view
 from mixlens.view.kit import colors, spelling, terminal, words
 from mixlens.view.kit import html as kit_html
+from pages import still, styled
 
 HELD = "special tokens hold 93 % of the scores' sizes (largest: [CLS] -9.000)"
 
@@ -39,17 +40,17 @@ def pixels(uri: str) -> np.ndarray:
 
 def test_bars_of_a_page_are_scaled_by_the_words(heavy):
     page = heavy.to_html()
-    top, every = bars(page)
+    top, every = bars(styled(page))
     assert top == {"deep": 100.0, "film": 50.0, "a": 25.0}
     assert every == top  # special tokens have their number alone
-    assert 'class="track signed"' not in page
+    assert 'class="track signed"' not in still(page)
     assert HELD[1:] in page.replace("&#39;", "'")
     assert HELD in heavy._repr_html_().replace("&#39;", "'")
 
 
 def test_a_text_of_special_tokens_alone_has_its_bars(heavy):
     alone = replace(heavy, source=replace(heavy.source, special=(True,) * 5))
-    assert bars(alone.to_html())[0]["[CLS]"] == 50.0
+    assert bars(styled(alone.to_html()))[0]["[CLS]"] == 50.0
     assert "special tokens hold" not in alone.to_html()
 
 
@@ -126,10 +127,10 @@ def test_a_page_has_a_picture_for_dark_and_its_legend_beside(film, maps):
 def test_colours_are_explained_as_they_are(film, signed):
     blind = replace(signed, meta={**signed.meta, "class_specific": False})
     assert "orange is above zero, blue below it" in blind.to_html()
-    assert "against" not in blind.to_html() and "against" not in blind._repr_html_()
+    assert "against" not in still(blind.to_html()) and "against" not in blind._repr_html_()
     assert "orange speaks for it, blue against it" in terminal.as_text(signed.__rich__(), width=200)
     one, both = Comparison({"a": film}, {}), Comparison({"a": film, "b": signed}, {})
-    for shown in (one.to_html(), one._repr_html_(), str(one), one.to_latex()):
+    for shown in (still(one.to_html()), one._repr_html_(), str(one), one.to_latex()):
         assert "blue" not in shown
     for shown in (both.to_html(), both._repr_html_(), str(both), both.to_latex()):
         assert "blue speaks against" in " ".join(shown.split())

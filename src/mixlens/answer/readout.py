@@ -13,10 +13,13 @@ from torch import Tensor
 from mixlens.answer.classes import find, name, sibling
 from mixlens.answer.objective import quantity
 from mixlens.answer.spans import best_span, context_of
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import Tokens, text_of
 from mixlens.errors import NotFinite, TargetError, UnknownOption
 from mixlens.subject.head import Head
 from mixlens.target import Quantity, Target
+
+CLASSES = 64  # up to which a result records the probability of each
 
 Readout = int | Literal["mean", "max"]
 
@@ -105,11 +108,11 @@ def targets_of(target: Any, count: int, single: bool) -> list[Target]:
     return [check_target(target)] * count
 
 
-def reading(head: Head, tokens: Tokens, target: Target, readout: Any = None) -> Reading:
+def reading(head: Head, tokens: Stream, target: Target, readout: Any = None) -> Reading:
     """Where a text's answer stands. Raises TargetError, UnknownOption."""
     row = None if readout is None else _override(readout, len(tokens))
     if head.task == "question":
-        return Reading(row, 0, True, target, context_of(tokens))
+        return Reading(row, 0, True, target, context_of(text_of(tokens)))
     if head.task not in ("masked", "causal", "token"):
         if target.position is not None:
             raise TargetError(
@@ -133,14 +136,14 @@ def _override(readout: Any, n: int) -> Readout:
     return readout % n
 
 
-def _position(head: Head, tokens: Tokens, target: Target) -> int:
+def _position(head: Head, tokens: Stream, target: Target) -> int:
     n = len(tokens)
     if target.position is not None:
         return _in_range(target.position, n)
     if head.task == "causal":
         return n - 1
     if head.task == "masked":
-        masks = [i for i, t in enumerate(tokens.ids) if t == head.mask]
+        masks = [i for i, t in enumerate(text_of(tokens).ids) if t == head.mask]
         if len(masks) == 1:
             return masks[0]
         name = getattr(head.tokenizer, "mask_token", None) or "the mask token"
@@ -159,10 +162,11 @@ def _in_range(position: Any, n: int) -> int:
     return position % n
 
 
-def _pooled_row(head: Head, tokens: Tokens) -> Readout:
+def _pooled_row(head: Head, tokens: Stream) -> Readout:
     n = len(tokens)
     if head.pooled == "last":
-        return max((i for i, t in enumerate(tokens.ids) if t != head.pad), default=n - 1)
+        ids = tokens.ids if isinstance(tokens, Tokens) else ()
+        return max((i for i, t in enumerate(ids) if t != head.pad), default=n - 1)
     if head.pooled == "mean":
         return "mean"
     if head.pooled == "first" or (head.task == "none" and not head.causal and tokens.special[0]):
@@ -213,6 +217,8 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     }
     if foil is not None:
         reported["foil_probability"] = float(p[foil])
+    if head.task in ("sequence", "token") and count <= CLASSES:
+        reported["probabilities"] = {str(name(head, i)): float(p[i]) for i in range(count)}
     full = replace(target, index=index, label=name(head, index), foil_index=foil)
     named = [(target.what, index), (target.foil, foil)]
     warnings = tuple(w for wanted, i in named if (w := _likelier_with_blank(head, wanted, i, p)) is not None)

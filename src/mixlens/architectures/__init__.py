@@ -24,8 +24,10 @@ from mixlens.architectures.match import (
     unwrap,
 )
 from mixlens.architectures.sizes import (
+    TEXT,
     accepts,
     by_length,
+    fed,
     ffn_width,
     fuses_attention,
     layer_count,
@@ -39,6 +41,7 @@ from mixlens.architectures.written import written
 
 __all__ = [
     "SPECS",
+    "TEXT",
     "Attend",
     "Feed",
     "Network",
@@ -49,6 +52,7 @@ __all__ = [
     "by_length",
     "decoder_of",
     "encoder_of",
+    "fed",
     "ffn_width",
     "fuses_attention",
     "has_spec",

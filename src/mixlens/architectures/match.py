@@ -69,8 +69,10 @@ def base_model(model: Any) -> Any:
     """The part without heads (`model.bert`, `model.transformer` ...), whatever a class of one's own calls it."""
     base = model.base_model
     config: Any = type(model.config)
-    kind = base_class(config) if base is model else None
-    if kind is None or isinstance(model, kind):
+    kind = base_class(config)
+    if kind is not None and isinstance(model, kind) and not isinstance(base, kind):
+        return model  # (DINOv3 has its encoder where others have the model)
+    if base is not model or kind is None or isinstance(model, kind):
         return base
     inside = [module for module in model.modules() if isinstance(module, kind)]
     return inside[0] if len(inside) == 1 else base

@@ -8,6 +8,8 @@ from typing import Any
 from mixlens.architectures.match import base_model, layer_modules, submodule
 from mixlens.architectures.spec import Spec
 
+TEXT = "input_ids"  # what models of texts read
+
 
 def layer_count(model: Any, spec: Spec) -> int:
     """How many layers run in one pass; a module that runs several times counts as often."""
@@ -65,6 +67,11 @@ def accepts(model: Any) -> frozenset[str]:
     if base is not model and any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         return names | accepts(base)
     return names
+
+
+def fed(model: Any) -> str:
+    """The name of what a model reads: TEXT, "pixel_values"."""
+    return str(getattr(model, "main_input_name", TEXT))
 
 
 def takes_positions(model: Any) -> bool:

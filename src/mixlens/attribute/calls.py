@@ -15,7 +15,7 @@ from mixlens.attribute.request import Request
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.budget import Demand, Plan, planned, sizes_of, within
 from mixlens.capture.batch import BatchSize
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.cost import Cost
 from mixlens.errors import NotFinite
 from mixlens.mixing import MIXING, calls
@@ -65,7 +65,7 @@ def request(
     name: str,
     options: Mapping[str, Any],
     targets: Sequence[Target],
-    texts: Sequence[Tokens],
+    texts: Sequence[Stream],
     batch_size: int,
     progress: Progress | None,
     memory: Any = None,

@@ -55,7 +55,7 @@ class Random(Method):
         passes = subject.through(ask.texts, batch_size=ask.batch_size, progress=ask.progress, answers=ask.answers)
         for read, text_pass in zip(ask.reads, passes, strict=True):
             tokens = text_pass.tokens
-            scores = torch.from_numpy(np.random.default_rng([seed, *tokens.ids]).random(len(tokens)))
+            scores = torch.from_numpy(np.random.default_rng([seed, *tokens.seed]).random(len(tokens)))
             resolved = answer(subject.head, read, text_pass.logits)
             results.append(ask.result(tokens, scores, None, resolved, provenance(subject, tokens)))
         return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,11 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer import Answer, answer
+from mixlens.architectures import TEXT
 from mixlens.attribute.method import Method
-from mixlens.attribute.variants import Variant, pieces, replacement, variant
+from mixlens.attribute.variants import Substitute, Variant, pieces, removal_default, replacement, variant
 from mixlens.cost import Cost
 from mixlens.results import Attribution
 from mixlens.subject import Subject
+from mixlens.subject.head import Head
 from mixlens.subject.provenance import provenance
 from mixlens.target import Quantity
 
@@ -45,6 +47,7 @@ class Occlusion(Method):
     """The answer with and without each token."""
 
     of: Quantity = "prob"
+    substitute: str = "unk"
     signed: bool = True
     class_specific: bool = True
 
@@ -52,12 +55,16 @@ class Occlusion(Method):
         return PASSES
 
     def options(self) -> dict[str, Any]:
-        return {"replace": "unk", "absolute": False, "words": False}
+        return {"replace": self.substitute, "absolute": False, "words": False}
+
+    def for_head(self, head: Head) -> Method:
+        super().for_head(head)
+        return replace(self, substitute=removal_default(head)) if head.fed != TEXT else self
 
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """A pass a token. Raises TargetError, Undefined, UnknownOption."""
         ask.need_answer(subject)
-        substitute = ask.options.get("replace", "unk")
+        substitute = ask.options.get("replace", self.substitute)
         filler = None if substitute == "delete" else replacement(subject, ask.name, substitute)
         removed = [pieces(tokens, bool(ask.options.get("words"))) for tokens in ask.texts]
         whole = subject.through(ask.texts, batch_size=ask.batch_size, answers=ask.answers)
@@ -110,5 +117,7 @@ def _batches(variants: Sequence[Variant], size: int) -> Iterator[list[Variant]]:
         yield variants[start : start + size]
 
 
-def _name(subject: Subject, token: int) -> str:
+def _name(subject: Subject, token: Substitute) -> str:
+    if isinstance(token, str):
+        return token
     return str(token) if subject.tokenizer is None else str(subject.tokenizer.convert_ids_to_tokens([token])[0])

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.architectures import takes_positions
-from mixlens.attribute.variants import Variant, replacement, variant
-from mixlens.capture.text import Tokens
+from mixlens.attribute.variants import Substitute, Variant, picture_filler, replacement, variant
+from mixlens.capture.picture import PIXELS
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import text_of
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.subject import Subject
 
@@ -59,7 +61,7 @@ def check(subject: Subject, name: str, replace_by: str, mask_pad: bool = False) 
 
 def changed(
     subject: Subject,
-    tokens: Tokens,
+    tokens: Stream,
     at: int,
     answer: Answer,
     removed: tuple[int, ...],
@@ -72,13 +74,13 @@ def changed(
     [PAD]s that are put in, which is deletion with the other tokens kept in their places. Raises Undefined,
     UnknownOption.
     """
-    text = variant(subject.head, tokens, at, answer, removed, filler_id(subject, "replace", replace_by, mask_pad))
-    if not isinstance(text, Variant):
+    made = variant(subject.head, tokens, at, answer, removed, filler_id(subject, "replace", replace_by, mask_pad))
+    if not isinstance(made, Variant):
         return None
     if mask_pad and subject.spec.positions == "all":  # elsewhere a masked token takes none: as if deleted
-        places = _positions(tokens.inputs, len(tokens), removed)
-        return replace(text, tokens=replace(text.tokens, inputs={**text.tokens.inputs, "position_ids": places}))
-    return text
+        text, places = text_of(made.tokens), _positions(tokens.inputs, len(tokens), removed)
+        return replace(made, tokens=replace(text, inputs={**text.inputs, "position_ids": places}))
+    return made
 
 
 def left(subject: Subject, variants: Sequence[Variant | None], batch_size: int) -> list[float]:
@@ -106,8 +108,12 @@ def left(subject: Subject, variants: Sequence[Variant | None], batch_size: int) 
     return out
 
 
-def filler_id(subject: Subject, name: str, replace_by: str, mask_pad: bool = False) -> int | None:
-    """The id that takes a token's place; None: it is taken out. Raises Undefined, UnknownOption."""
+def filler_id(subject: Subject, name: str, replace_by: str, mask_pad: bool = False) -> Substitute | None:
+    """What takes a token's place, or a patch's; None: it is taken out. Raises Undefined, UnknownOption."""
+    if subject.head.fed == PIXELS:
+        if mask_pad:
+            raise UnknownOption(f"mask_pad=True hides padding of texts, for {name} of a picture there is none")
+        return picture_filler(name, replace_by)
     if replace_by not in REPLACEMENTS:
         raise UnknownOption(f"expected replace='delete', 'pad', 'mask' or 'unk' for {name}, got {replace_by!r}")
     if mask_pad and replace_by != "pad":

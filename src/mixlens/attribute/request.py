@@ -12,7 +12,7 @@ from mixlens.aggregate.shares import normalize_rows
 from mixlens.answer import Answer, Reading
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.batch import BatchSize
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import TargetError, Undefined
 from mixlens.progress import Progress
 from mixlens.results import Attribution
@@ -28,7 +28,7 @@ class Request(Generic[M_co]):
     name: str
     method: M_co
     options: Mapping[str, Any]
-    texts: Sequence[Tokens]
+    texts: Sequence[Stream]
     reads: Sequence[Reading]
     normalize: bool = True
     batch_size: int = 32  # of the longest texts
@@ -61,7 +61,7 @@ class Request(Generic[M_co]):
             raise Undefined(f"{self.name} reads the row that answers; leave readout= out")
 
     def result(
-        self, tokens: Tokens, scores: Tensor, layers: Tensor | None, answer: Answer, meta: Mapping[str, Any]
+        self, tokens: Stream, scores: Tensor, layers: Tensor | None, answer: Answer, meta: Mapping[str, Any]
     ) -> Attribution:
         """The Attribution of raw scores: divided by their sum, unless signed or unasked."""
         share = self.normalize and not (self.method.signed or self.options.get("signed"))

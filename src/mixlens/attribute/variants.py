@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mixlens.answer import Answer
-from mixlens.capture.text import Tokens
+from mixlens.capture.picture import FILLERS, PIXELS, Filler, Picture
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import text_of
 from mixlens.capture.words import units
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.subject import Subject
@@ -18,17 +21,22 @@ class Variant:
     """A text without some of its tokens, where its answer is read, and what is read there."""
 
     removed: tuple[int, ...]
-    tokens: Tokens
+    tokens: Stream
     at: int
     answer: Answer
 
 
-def replacement(subject: Subject, name: str, filler: Any) -> int:
-    """The id that is put in a token's place. Raises Undefined, UnknownOption.
+Substitute = int | Filler  # what takes a token's place, or a patch's
+
+
+def replacement(subject: Subject, name: str, filler: Any) -> Substitute:
+    """What is put in a token's place: its id; or in a patch's. Raises Undefined, UnknownOption.
 
     "unk": the unknown token, else the mask token; a tokenizer's unknown token that also begins or ends texts (GPT-2's)
     is none.
     """
+    if subject.head.fed == PIXELS:
+        return picture_filler(name, filler)
     if isinstance(filler, int) and not isinstance(filler, bool):
         size = subject.model.get_input_embeddings().num_embeddings
         if not 0 <= filler < size:
@@ -51,34 +59,37 @@ def replacement(subject: Subject, name: str, filler: Any) -> int:
     )
 
 
-def pieces(tokens: Tokens, words: bool) -> list[tuple[int, ...]]:
+def picture_filler(name: str, filler: Any) -> Filler:
+    """What is put in a patch's place. Raises UnknownOption."""
+    for known in FILLERS:
+        if filler == known:
+            return known
+    raise UnknownOption(f"expected replace='grey', 'blur' or 'zero' for {name} of a picture, got {filler!r}")
+
+
+def removal_default(head: Head) -> str:
+    """How tokens are taken out where nobody says how: deleted; patches, which leave a hole, made grey."""
+    return FILLERS[0] if head.fed == PIXELS else "delete"
+
+
+def pieces(tokens: Stream, words: bool) -> list[tuple[int, ...]]:
     """The tokens that are taken out together: each alone, or all of a word. Raises InputError (no offsets)."""
-    return [u.indices for u in units(tokens)] if words else [(i,) for i in range(len(tokens))]
+    return [u.indices for u in units(tokens)] if words else [(i,) for i in tokens.replaceable]
 
 
 def variant(
-    head: Head, tokens: Tokens, at: int, answer: Answer, removed: tuple[int, ...], filler: int | None
+    head: Head, stream: Stream, at: int, answer: Answer, removed: tuple[int, ...], filler: Substitute | None
 ) -> Variant | tuple[int, ...]:
     """The text without some tokens; only their indices where no answer would be left to read.
 
     Deleted tokens move those behind them. A causal model without its last token is read at the one before.
     """
     if filler is not None:
-        ids = tuple(filler if i in removed else t for i, t in enumerate(tokens.ids))
-        return Variant(removed, replace(tokens, ids=ids), at, answer)
-    kept = [i for i in range(len(tokens)) if i not in removed]
+        return Variant(removed, without(stream, removed, filler), at, answer)
+    kept = [i for i in range(len(stream)) if i not in removed]
     if not kept:
         return removed
-    inputs = {k: v[: len(kept)] if k == "position_ids" else tuple(v[i] for i in kept) for k, v in tokens.inputs.items()}
-    short = replace(
-        tokens,
-        ids=tuple(tokens.ids[i] for i in kept),
-        pieces=tuple(tokens.pieces[i] for i in kept),
-        special=tuple(tokens.special[i] for i in kept),
-        spans=None,
-        groups=None,
-        inputs=inputs,
-    )
+    short = without(stream, removed)
     if head.task == "question":
         if set(answer.indices) & set(removed):
             return removed
@@ -88,3 +99,23 @@ def variant(
     if at in removed and not (head.task == "causal" and kept[0] < at):
         return removed
     return Variant(removed, short, sum(i <= at for i in kept) - 1, answer)
+
+
+def without(stream: Stream, removed: Sequence[int], filler: Substitute | None = None) -> Stream:
+    """The text without some tokens, or with another in their place. Deleted tokens move those behind them."""
+    if isinstance(stream, Picture) and isinstance(filler, str):
+        return stream.without(tuple(removed), filler)
+    tokens = text_of(stream)
+    if isinstance(filler, int):
+        return replace(tokens, ids=tuple(filler if i in removed else t for i, t in enumerate(tokens.ids)))
+    kept = [i for i in range(len(tokens)) if i not in removed]
+    inputs = {k: v[: len(kept)] if k == "position_ids" else tuple(v[i] for i in kept) for k, v in tokens.inputs.items()}
+    return replace(
+        tokens,
+        ids=tuple(tokens.ids[i] for i in kept),
+        pieces=tuple(tokens.pieces[i] for i in kept),
+        special=tuple(tokens.special[i] for i in kept),
+        spans=None,
+        groups=None,
+        inputs=inputs,
+    )

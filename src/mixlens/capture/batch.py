@@ -9,28 +9,40 @@ import torch
 from torch import Tensor
 
 from mixlens.capture.given import PER_TOKEN
-from mixlens.capture.text import Tokens
+from mixlens.capture.picture import PIXELS, Picture
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import Tokens, text_of
 from mixlens.errors import InputError
 
 BatchSize = int | Callable[[int], int]  # or a function of the length of a batch's longest text
 
 
-def buckets(texts: Sequence[Tokens], size: BatchSize, alike: bool = False) -> Iterator[list[int]]:
+def buckets(texts: Sequence[Stream], size: BatchSize, alike: bool = False) -> Iterator[list[int]]:
     """Indices of the texts, longest first (so that memory shows its worst at once), `size` at a time.
 
     `alike`: only texts that reach as far together, for models in which a text is another beside a longer one.
     """
-    reach = [(len(text), max(text.inputs.get("position_ids", (0,))) if alike else 0) for text in texts]
-    order = sorted(range(len(texts)), key=lambda i: (-reach[i][0], -reach[i][1]))
+    reach = [(len(t), max(t.inputs.get("position_ids", (0,))) if alike else 0, t.alike) for t in texts]
+    order = sorted(range(len(texts)), key=lambda i: (-reach[i][0], -reach[i][1], reach[i][2]))
     while order:
         count = size if isinstance(size, int) else size(len(texts[order[0]]))
-        if alike:
+        if alike or texts[order[0]].alike:
             count = min(count, sum(reach[i] == reach[order[0]] for i in order))
         yield order[:count]
         order = order[count:]
 
 
-def collate(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[str]) -> dict[str, Tensor]:
+def collate(
+    streams: Sequence[Stream], pad: int | None, device: Any, dtype: torch.dtype, accepts: frozenset[str]
+) -> dict[str, Tensor]:
+    """What the model is fed: of pictures, which are of one size, their pixels in `dtype`; of texts, see `padded`."""
+    pictures = [stream for stream in streams if isinstance(stream, Picture)]
+    if pictures:
+        return {PIXELS: torch.stack([picture.pixels for picture in pictures]).to(device, dtype)}
+    return padded([text_of(stream) for stream in streams], pad or 0, device, accepts)
+
+
+def padded(texts: Sequence[Tokens], pad: int, device: Any, accepts: frozenset[str]) -> dict[str, Tensor]:
     """Model inputs (text, token), padded on the right, where padding moves no token's position.
 
     `accepts`: the names that the model's forward takes. Token types that it does not take are left out, as it would

@@ -28,6 +28,7 @@ class Stream:
     unit: str = "position"  # what one position is called: token, patch, frame
     axes: tuple[str, ...] = ()  # the numbers of a place: start and end; left, top, right and bottom
     dropped: int = 0  # positions cut off because the caller asked for it
+    padded: int = 0  # positions that are padding, read as if they were none
 
     if TYPE_CHECKING:  # a field of a frozen dataclass cannot stand over a property, so there is none at run time
 
@@ -49,6 +50,21 @@ class Stream:
                 "ask behind the pass, or fill it in: stream.with_length(n)"
             )
         return self.n
+
+    @property
+    def alike(self) -> tuple[int, ...]:
+        """What must be equal for streams of a length to go through a model together."""
+        return ()
+
+    @property
+    def replaceable(self) -> range | tuple[int, ...]:
+        """The positions in whose place something else can be put."""
+        return range(len(self))
+
+    @property
+    def seed(self) -> tuple[int, ...]:
+        """Numbers of what the model is fed, which random draws for this stream begin with."""
+        raise NotImplementedError(f"a row of {self.units} seeds no draw")
 
     @property
     def units(self) -> str:

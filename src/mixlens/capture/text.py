@@ -10,7 +10,7 @@ from typing import Any
 from mixlens.capture.chat import marked
 from mixlens.capture.given import MASKED, PER_TOKEN, Words, is_id, is_pair
 from mixlens.capture.stream import Stream
-from mixlens.errors import EmptyInput, InputError, TooLong
+from mixlens.errors import EmptyInput, InputError, TooLong, Undefined
 
 Span = tuple[int, int, int]  # which text of a pair, first character, one past the last
 
@@ -37,6 +37,11 @@ class Tokens(Stream):
     def n(self) -> int:
         """How many tokens there are."""
         return len(self.ids)
+
+    @property
+    def seed(self) -> tuple[int, ...]:
+        """The token ids."""
+        return self.ids
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,6 +105,16 @@ class Tokens(Stream):
         for segment, start, end in filter(None, self.spans or ()):
             if not 0 <= segment < len(self.text) or not 0 <= start <= end <= len(self.text[segment]):
                 raise ValueError(f"a token at characters {start} to {end} of text {segment}, which are not there")
+
+
+def text_of(stream: Stream) -> Tokens:
+    """The stream, which is a text's. Raises Undefined for any other."""
+    if isinstance(stream, Tokens):
+        return stream
+    raise Undefined(
+        f"expected a text, whose tokens have ids, got a row of {stream.units}; use a method or a measure that asks for "
+        "positions alone"
+    )
 
 
 def encode(

@@ -8,7 +8,7 @@ from typing import Any
 
 from mixlens.answer.classes import find
 from mixlens.attribute.calls import attributions, request
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import DataError, MissingExtra, NotFinite, TargetError, UnknownMethod, UnknownOption
 from mixlens.evaluation.explain import Failure, failure, target_of
 from mixlens.evaluation.log import Record
@@ -21,7 +21,7 @@ from mixlens.tasks import Example, Task
 from mixlens.tasks.classes import gold
 from mixlens.tasks.fields import Fields, column_of
 
-Read = tuple[int, Example, Tokens]
+Read = tuple[int, Example, Stream]
 TOGETHER = 256  # texts in one call: the results of so many live beside each other
 LONGEST = 200  # characters of another column's value that is kept
 _FATAL = (UnknownMethod, UnknownOption, MissingExtra)  # the call's fault, not a text's

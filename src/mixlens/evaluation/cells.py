@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixlens.capture.text import text_of
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation.design import Design, Yardstick, levels
 from mixlens.evaluation.explain import Failure, Item, failure
@@ -47,16 +48,17 @@ def marked(y: Yardstick, item: Item) -> Marks | Failure:
         if needs == "cue":
             if y.spans["spans"] not in ("cue", "phrase"):
                 raise UnknownOption(f"expected spans='cue' or 'phrase', got {y.spans['spans']!r}")
-            return {"cue": token_mask(tokens, getattr(example, y.spans["spans"]), pieces=pieces) > 0}
+            return {"cue": token_mask(text_of(tokens), getattr(example, y.spans["spans"]), pieces=pieces) > 0}
         if needs == "rationale":
             if example.rationale is None:
                 raise DataError(f"{y.measure.name} needs a rationale, example {example.id!r} has none")
-            return {"rationale": token_mask(tokens, example.rationale, pieces=pieces)}
+            return {"rationale": token_mask(text_of(tokens), example.rationale, pieces=pieces)}
         if needs == "answer":
             if example.answer is None:
                 raise DataError(f"{y.measure.name} needs an answer, example {example.id!r} has none")
-            last = len(tokens.text) - 1
-            return {"answer": token_mask(tokens, [example.answer], segment=last, pieces=pieces) > 0}
+            text = text_of(tokens)
+            last = len(text.text) - 1
+            return {"answer": token_mask(text, [example.answer], segment=last, pieces=pieces) > 0}
         if needs == "gold":
             if example.gold is None:
                 raise DataError(
@@ -77,7 +79,7 @@ def _case(
     if isinstance(rows, Failure):
         return rows
     special = np.array(item.tokens.special, dtype=bool)
-    about: Any = {"pieces": item.tokens.pieces, "keep": chunk.keep[at], "units": item.units, "wrong": item.wrong}
+    about: Any = {"pieces": item.tokens.names, "keep": chunk.keep[at], "units": item.units, "wrong": item.wrong}
     case = Case(scores=rows[layer], special=special, **about, **marks)
     if y.reference_key is not None:
         reference = chunk.scores[y.reference_key][at]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from mixlens.answer import Answer, Reading, answer, check_target, reading
 from mixlens.attribute.calls import attributions, request, together
 from mixlens.attribute.removal import log_probability
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import text_of
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
 from mixlens.evaluation.design import Job
 from mixlens.lens import Lens
@@ -47,7 +48,7 @@ class Item:
 
     number: int
     example: Example
-    tokens: Tokens
+    tokens: Stream
     read: Reading
     answer: Answer
     log_p: float
@@ -56,7 +57,7 @@ class Item:
     exclude: tuple[str, ...] = ()  # sources that are left out: see `trace.sources`
 
     @property
-    def whole(self) -> Tokens:
+    def whole(self) -> Stream:
         """What goes through the model."""
         return self.tokens
 
@@ -95,7 +96,7 @@ def each(run: Callable[[list[int]], list[T]], count: int) -> list[T | Failure]:
     return out
 
 
-def target_of(example: Example, tokens: Tokens, target: Any, head: Head) -> Target:
+def target_of(example: Example, tokens: Stream, target: Any, head: Head) -> Target:
     """What is explained about an example. Raises DataError, TargetError.
 
     An agreement example asks for its target rather than its foil; `target="label"` for the gold label (the answer's
@@ -106,7 +107,7 @@ def target_of(example: Example, tokens: Tokens, target: Any, head: Head) -> Targ
     if not (isinstance(target, str) and target == "label"):
         return check_target(target)
     if example.answer is not None and head.task == "question":
-        inside = np.flatnonzero(token_mask(tokens, [example.answer], segment=len(tokens.text) - 1))
+        inside = np.flatnonzero(token_mask(text_of(tokens), [example.answer], segment=len(text_of(tokens).text) - 1))
         return Target(position=(int(inside[0]), int(inside[-1])))
     if example.label is None:
         raise DataError(f"expected a gold label for target='label', example {example.id!r} has none")
@@ -115,7 +116,7 @@ def target_of(example: Example, tokens: Tokens, target: Any, head: Head) -> Targ
 
 def items(
     lens: Lens,
-    examples: Sequence[tuple[int, Example, Tokens]],
+    examples: Sequence[tuple[int, Example, Stream]],
     target: Any,
     batch_size: int,
     exclude: Sequence[str] = (),
@@ -132,7 +133,17 @@ def items(
         for (number, example, tokens), read, output in zip(chosen, reads, passes, strict=True):
             resolved = answer(lens.head, read, output.logits)
             log_p = log_probability(resolved, output.logits)
-            out.append(Item(number, example, tokens, read, resolved, log_p, exclude=in_this(tokens, exclude)))
+            out.append(
+                Item(
+                    number,
+                    example,
+                    tokens,
+                    read,
+                    resolved,
+                    log_p,
+                    exclude=in_this(text_of(tokens), exclude) if exclude else (),
+                )
+            )
         return out
 
     return each(run, len(examples))
@@ -168,7 +179,7 @@ def _left(scores: Any, job: Job, item: Item) -> Any:
     """The same without the sources that are left out, as in a trace: 0, before rows are divided."""
     if not item.exclude or isinstance(scores, Failure):
         return scores
-    out = list(excluded(item.tokens, None, item.exclude))
+    out = list(excluded(text_of(item.tokens), None, item.exclude))
     shares = job.options.get("normalize", True) and not (job.facts.signed or job.options.get("signed"))
     left = {}
     for layer, values in scores.items():

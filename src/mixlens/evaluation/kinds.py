@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.evaluation import explain as texts
 from mixlens.evaluation import traced
 from mixlens.evaluation.design import Job
@@ -17,7 +17,7 @@ from mixlens.tasks import Example
 
 def items(
     lens: Lens,
-    examples: Sequence[tuple[int, Example, Tokens]],
+    examples: Sequence[tuple[int, Example, Stream]],
     target: Any,
     batch_size: int,
     exclude: Sequence[str] = (),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mixlens.answer.classes import find
 from mixlens.answer.readout import check_target
 from mixlens.attribute import Random, removal
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import text_of
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
@@ -132,9 +133,9 @@ def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Ex
         raise Undefined("layers= are of attributions of texts; a trace has no scores of single layers: leave it out")
 
 
-def refuse_exclude(names: Sequence[str], texts: Iterable[Tokens]) -> None:
+def refuse_exclude(names: Sequence[str], texts: Iterable[Stream]) -> None:
     """Raises UnknownOption for a source to leave out that none of the first texts has."""
-    known = sorted({role for tokens in texts for role in roles(tokens)})
+    known = sorted({role for tokens in texts for role in roles(text_of(tokens))})
     for name in names:
         if name not in (FIRST, TEMPLATE, *known):
             also = f" or a role of the chats ({', '.join(known)})" if known else " (these texts are no chats)"

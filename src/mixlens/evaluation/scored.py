@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mixlens.attribute import Random
 from mixlens.attribute.removal import asked_about
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.evaluation.design import Design, Job, Yardstick
 from mixlens.evaluation.explain import Failure, Item, Scores
 from mixlens.evaluation.kinds import explain, items
@@ -27,7 +27,7 @@ from mixlens.target import Target
 from mixlens.tasks import Example
 
 Tick = Callable[[float], None]
-Read = tuple[int, Example, Tokens]
+Read = tuple[int, Example, Stream]
 ByText = Sequence["Scores | Failure"]
 
 

@@ -17,7 +17,8 @@ from mixlens.answer import Answer, Reading
 from mixlens.attribute.removal import ELSEWHERE, TOKENS, log_probability
 from mixlens.attribute.variants import Variant
 from mixlens.capture.joined import joined, predicting
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import Tokens, text_of
 from mixlens.evaluation.design import Job
 from mixlens.evaluation.explain import Failure, Item, Scores, each
 from mixlens.evaluation.explain import explain as explain_texts
@@ -55,11 +56,11 @@ class TracedItem(Item):
     @property
     def whole(self) -> Tokens:
         """What goes through the model: the prompt, and the answer behind it."""
-        return joined(self.tokens, self.reply)
+        return joined(text_of(self.tokens), self.reply)
 
 
 def items(
-    lens: Lens, examples: Sequence[tuple[int, Example, Tokens]], exclude: Sequence[str] = ()
+    lens: Lens, examples: Sequence[tuple[int, Example, Stream]], exclude: Sequence[str] = ()
 ) -> list[Item | Failure]:
     """Each example with its answer, given or generated."""
     subject = lens.subject

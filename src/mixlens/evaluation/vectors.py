@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mixlens.answer.readout import Readout, reading
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.decompose import Block
 from mixlens.errors import DataError
 from mixlens.evaluation.design import Yardstick
@@ -38,7 +38,7 @@ def layers_of(lens: Lens, yardstick: Yardstick) -> list[int]:
 
 
 def collect(
-    lens: Lens, yardstick: Yardstick, texts: Sequence[tuple[Example, Tokens]], target: Any, batch_size: int
+    lens: Lens, yardstick: Yardstick, texts: Sequence[tuple[Example, Stream]], target: Any, batch_size: int
 ) -> list[Kept | Failure]:
     """What is kept of each text: "x", a vector a layer; "n", how many it sums a layer, or "y", the text's label."""
     work = (
@@ -75,7 +75,7 @@ def _kind(yardstick: Yardstick) -> Corpus:
     return yardstick.measure
 
 
-def _sums(lens: Lens, texts: Sequence[tuple[Example, Tokens]], of: str) -> list[Kept]:
+def _sums(lens: Lens, texts: Sequence[tuple[Example, Stream]], of: str) -> list[Kept]:
     stage = "ln1" if lens.spec.order == "post" else "residual"
     on_block: Callable[[Block], Tensor] = partial(UNITS[of], stage=stage)
     out: list[Kept] = []
@@ -113,7 +113,7 @@ def _units(vectors: Tensor) -> Tensor:
 UNITS: dict[str, Callable[..., Tensor]] = {"outputs": _outputs, "transformed": _transformed}
 
 
-def _labelled(lens: Lens, texts: Sequence[tuple[Example, Tokens]], target: Any) -> list[Kept]:
+def _labelled(lens: Lens, texts: Sequence[tuple[Example, Stream]], target: Any) -> list[Kept]:
     rows: list[Readout] = []
     for example, tokens in texts:
         if example.label is None:
@@ -138,5 +138,5 @@ def _ends(block: Block) -> Tensor:
     return torch.cat([block.x, block.y], -1)
 
 
-def _through(lens: Lens, texts: Sequence[tuple[Example, Tokens]], on_block: Callable[[Block], Tensor]) -> list[Any]:
+def _through(lens: Lens, texts: Sequence[tuple[Example, Stream]], on_block: Callable[[Block], Tensor]) -> list[Any]:
     return list(lens.subject.through([tokens for _, tokens in texts], on_block, square=False, batch_size=_AT_ONCE))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import DataError, RunChanged
 from mixlens.evaluation.explain import failure
 from mixlens.evaluation.log import END, Log, Mark, Record
@@ -108,9 +108,9 @@ def _windows(rows: Source, limit: int | None, size: int, weight: Callable[[Any],
 
 def read_rows(
     lens: Lens, numbered: Numbered, kind: Task, mask: str | None, truncate: bool
-) -> tuple[list[tuple[int, Example, Tokens]], list[Record]]:
+) -> tuple[list[tuple[int, Example, Stream]], list[Record]]:
     """The readable examples, longest first, and the records of the others."""
-    good: list[tuple[int, Example, Tokens]] = []
+    good: list[tuple[int, Example, Stream]] = []
     bad: list[Record] = []
     for number, row in numbered:
         id = str(number)
@@ -118,7 +118,7 @@ def read_rows(
             parsed = example(row, number, kind, mask)
             id = parsed.id
             if parsed.traced:
-                tokens = read_prompt(lens.subject, parsed.prompt, parsed.documents).tokens
+                tokens: Stream = read_prompt(lens.subject, parsed.prompt, parsed.documents).tokens
             else:
                 (tokens,) = lens.subject.read(parsed.text, truncate).require()
             good.append((number, parsed, tokens))

@@ -64,6 +64,6 @@ def _weakened(asks: Sequence[Ask], module: torch.nn.Module, args: Any, out: Tens
             continue
         seed, shares = int(given[0]), np.array(given[1:])
         # the same draws for all methods and retentions, so that they differ by the scores alone
-        draws = np.random.default_rng([seed, *item.tokens.ids]).random((len(shares), out.shape[-1]))
+        draws = np.random.default_rng([seed, *item.tokens.seed]).random((len(shares), out.shape[-1]))
         kept[text, : len(shares)] = torch.from_numpy(draws < shares[:, None]).to(kept)
     return out * kept

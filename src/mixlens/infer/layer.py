@@ -182,10 +182,10 @@ class LayerView:
         """The runs that give these vectors, the outermost first, with what their output is multiplied by."""
         inner = [run for run in self.runs if run is not self.out]
         plain: list[tuple[Run, Scale]] = [(run, None) for run in inner if same(run.gives[0], given)]
-        if plain or normed:
+        if normed:
             return plain
-        scales = [(run, factor(self.layer.module, run.gives[0], given)[0]) for run in inner]
-        return [(run, scale) for run, scale in scales if scale is not None]
+        scales = [(run, factor(self.layer.module, run.gives[0], given)[0]) for run in inner]  # (one may be a module)
+        return plain + [(run, scale) for run, scale in scales if scale is not None]
 
     def _kind(self, attend: Attend, feed: Feed | Network) -> NormKind:
         """What all norms of the spec are. Raises Misfit where they differ."""

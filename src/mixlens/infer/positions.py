@@ -29,6 +29,8 @@ def positions_of(twin: Twin, first: str) -> Positions:
     `first`: the path of the first layer. What enters it says so where positions are added to tokens; where they are in
     the attention, what comes out does.
     """
+    if twin.ids is None:
+        return "all"  # nothing of a picture is masked
     model, ids = twin.model, twin.ids[:, :TOKENS]
     seen, gap = torch.ones_like(ids), torch.ones_like(ids)
     gap[:, GAP] = 0

@@ -12,6 +12,10 @@ ALONE = "attention alone: no feed-forward network in the layer"
 NO_NORM = "no norm in front of the feed-forward network"
 NO_SUM = "no norm reads the sum of the layer's input and attention's output"
 TWO_STREAMS = "an encoder-decoder: two streams of tokens, with cross attention between them"
+TWO_TOWERS = (
+    "two towers, one for texts and one for pictures; load the one that is to be explained: "
+    "mixlens.load(model.vision_model, image_processor) or mixlens.load(model.text_model, tokenizer)"
+)
 NOT_SEEN = "its attention is seen neither at transformers' attention interface nor at a softmax"
 
 

@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mixlens.architectures import TEXT, fed
+from mixlens.capture.layout import random_picture, shape_of
+from mixlens.capture.picture import PIXELS
 from mixlens.capture.shadow import shadow
 from mixlens.errors import UnknownArchitecture
-from mixlens.infer.reasons import TWO_STREAMS, Misfit
+from mixlens.infer.reasons import TWO_STREAMS, TWO_TOWERS, Misfit
 from mixlens.infer.sizes import SIZES, small
 
 TOKENS = 24
@@ -20,32 +23,35 @@ LARGEST = 40_000_000  # numbers in a small model; more would take seconds
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """A small model with the token ids of one text, (1, position)."""
+    """A small model with what a pass is fed: the token ids of one text, (1, position), or a picture."""
 
     model: Any
-    ids: Tensor
+    inputs: dict[str, Tensor]
 
     @property
-    def inputs(self) -> dict[str, Tensor]:
-        """What a pass is fed."""
-        beside = {"decoder_input_ids": self.ids} if _two_streams(self.model.config) else {}
-        return {"input_ids": self.ids, "attention_mask": torch.ones_like(self.ids), **beside}
+    def ids(self) -> Tensor | None:
+        """The token ids; None of a picture."""
+        return self.inputs.get(TEXT)
 
 
 def twin_of(kind: Any, config: Any) -> Twin:
-    """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run."""
+    """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run, Misfit."""
+    if hasattr(kind, "get_text_features") and hasattr(kind, "get_image_features"):
+        raise Misfit(TWO_TOWERS)
     failed: list[str] = []
     for size in SIZES:
         try:
-            twin = Twin(model := _built(kind, small(config, size)), _ids(model))
+            model = _built(kind, small(config, size, fed(kind) == PIXELS))
+            twin = Twin(model, _inputs(model))
             with torch.no_grad():
                 # on a shadow: a class may change itself in a pass (BigBird), as a user's model has not yet
                 shadow(model, "eager")(**twin.inputs).last_hidden_state  # noqa: B018 - a class may give none
             return twin
         except Exception as error:  # whatever a class says of sizes that do not fit
             failed.append(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.160}")
+    food = "a picture" if fed(kind) == PIXELS else "token ids"
     raise UnknownArchitecture(
-        f"expected a class of which a small model can be built and fed token ids, got {kind.__name__} "
+        f"expected a class of which a small model can be built and fed {food}, got {kind.__name__} "
         f"('{config.model_type}'): {failed[0]}"
     )
 
@@ -89,6 +95,15 @@ def randomize(model: nn.Module) -> None:
         else:
             around = 1.0 if parameter.numel() and parameter.abs().mean() > 0.5 else 0.0
             parameter.copy_(noise * 0.2 + around)
+
+
+def _inputs(model: Any) -> dict[str, Tensor]:
+    """What a model is fed."""
+    if fed(model) == PIXELS:
+        return {PIXELS: random_picture(shape_of(model)).to(model.dtype)}
+    ids = _ids(model)
+    beside = {"decoder_input_ids": ids} if _two_streams(model.config) else {}
+    return {TEXT: ids, "attention_mask": torch.ones_like(ids), **beside}
 
 
 def _ids(model: Any) -> Tensor:

@@ -14,7 +14,7 @@ from mixlens.answer import reading
 from mixlens.arguments import checked, refuse_unknown
 from mixlens.budget import Demand, sizes_of, within
 from mixlens.capture.sight import windows_of
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.cost import Cost
 from mixlens.decompose import Block
 from mixlens.errors import ModelError, TargetError, Undefined, UnknownMethod, did_you_mean
@@ -49,7 +49,7 @@ def demand(subject: Subject, mixing: Mixing, options: Mapping[str, Any]) -> Dema
 
 def maps_of(
     subject: Subject,
-    texts: Sequence[Tokens],
+    texts: Sequence[Stream],
     name: str,
     options: Mapping[str, Any],
     *,

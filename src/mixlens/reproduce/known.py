@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mixlens
+from mixlens.capture.text import text_of
 from mixlens.errors import MixlensError
 from mixlens.measure.ranks import rank_correlation
 from mixlens.measure.statistics import paired
@@ -194,7 +195,7 @@ def _beside(study: Study, methods: Sequence[Method]) -> Panel:
 def _of_method(lens: mixlens.Lens, texts: Sequence[Example], name: str, options: Mapping[str, Any]) -> list[float]:
     scores, seconds = [], []
     for example in texts:
-        ids = list(lens.subject.read(example.prompt).require()[0].ids[:LENGTH])
+        ids = list(text_of(lens.subject.read(example.prompt).require()[0]).ids[:LENGTH])
         prompt, answer = ids[:-1], ids[-1:]
         begun = time.perf_counter()
         lens.trace(prompt, answer, "random")

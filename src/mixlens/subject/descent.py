@@ -12,7 +12,7 @@ from mixlens.capture.attention import blocks
 from mixlens.capture.replay import Replay
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.capture.sight import Sight, Sights
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.decompose import Block
 from mixlens.decompose.scratch import keep_pages, release
 from mixlens.precision import at_least_single
@@ -31,7 +31,7 @@ def keeps_maps(layers: int, n: int, item: int) -> bool:
     return layers * n * n * item <= KEPT_BYTES
 
 
-def is_long(subject: Subject, tokens: Tokens) -> bool:
+def is_long(subject: Subject, tokens: Stream) -> bool:
     """Whether a text's maps are too many bytes to be kept."""
     return not keeps_maps(subject.layers, len(tokens), at_least_single(subject.model.dtype).itemsize)
 
@@ -50,7 +50,7 @@ class Descent:
     def __init__(
         self,
         subject: Subject,
-        tokens: Tokens,
+        tokens: Stream,
         on_block: OnBlock,
         *,
         by_rows: bool,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, accepts, base_model, decoder_of, layer_count
+from mixlens.architectures import TEXT, Spec, accepts, base_model, decoder_of, fed, layer_count
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
@@ -25,6 +25,7 @@ class Head:
 
     `keys`: where its logits stand in the model's output. `pooled`: the rows that a sequence classifier was seen to
     read. `unread`: what came out where no logits are known among it.
+    `behind`: what a sentence encoder has between its pooled rows and its vectors, where that changes their direction.
     """
 
     task: HeadTask
@@ -38,6 +39,8 @@ class Head:
     multilabel: bool = False
     keys: tuple[Key, ...] = ()
     unread: str | None = None
+    behind: tuple[str, ...] = ()
+    fed: str = TEXT  # the name of what the model reads
 
     @property
     def in_words(self) -> str:
@@ -49,17 +52,21 @@ class Head:
         return "a model without a head" if self.task == "none" else f"a {self.task} head"
 
 
-def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None) -> Head:
+def head_of(
+    model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None, behind: tuple[str, ...] = ()
+) -> Head:
     """The head of a model whose rows see no later tokens (`causal`) or do. Raises ModelError.
 
-    `pooled`: the rows that whoever uses a model without a head makes its vector of.
+    `pooled`: the rows that whoever uses a model without a head makes its vector of; `behind`: see `Head`.
     """
     config = model.config
     known: dict[str, Any] = {
+        "behind": behind,
         "causal": causal,
         "pad": getattr(config, "pad_token_id", None),
         "mask": getattr(tokenizer, "mask_token_id", None),
         "tokenizer": tokenizer,
+        "fed": fed(model),
     }
     inputs = probe_inputs(model, spec)
     if spec.memory is not None:
@@ -67,11 +74,10 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled
     if model is base_model(model):
         return Head("none", {}, pooled=pooled, **known)
     output, leaf = _pass(model, spec, inputs)
-    n = inputs["input_ids"].shape[1]
-    keys = answer_keys(output, n, leaf.shape[-1])
+    keys = answer_keys(output, leaf.shape[1], leaf.shape[-1])
     outputs = tensors(output)
     parts = [outputs[key] for key in keys]
-    task = _task(model, spec, inputs, keys, parts, causal)
+    task = _task(model, spec, inputs, keys, parts, causal, leaf.shape[1])
     if task == "none":
         return Head("none", {}, unread=_seen(output), **known)
     if task in ("question", "masked", "causal"):
@@ -113,10 +119,10 @@ def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Te
         leaves.append(seen.y.detach().requires_grad_())
         return leaves[0]
 
-    kind, names = type(model).__name__, accepts(model)
-    if not names >= {"input_ids", "attention_mask"}:
+    kind, names, fed_with = type(model).__name__, accepts(model), " and ".join(inputs)
+    if not names >= set(inputs):
         raise ModelError(
-            f"expected {kind}.forward to take input_ids and attention_mask, it takes {', '.join(sorted(names))}; "
+            f"expected {kind}.forward to take {fed_with}, it takes {', '.join(sorted(names))}; "
             "name its arguments so, or load the encoder in it alone"
         )
     try:
@@ -134,34 +140,45 @@ def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Te
         )
         hint = several if kind.endswith("ForMultipleChoice") else "; load the encoder in it alone to see its maps"
         raise ModelError(
-            f"expected {kind} to take input_ids and attention_mask (text, token), its head fails on them: "
+            f"expected {kind} to take {fed_with}, its head fails on them: "
             f"{type(error).__name__}: {str(error).partition(chr(10))[0]}{hint}"
         ) from error
     return output, leaves[0]
 
 
 def _task(
-    model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Sequence[Key], parts: Sequence[Tensor], causal: bool
+    model: Any,
+    spec: Spec,
+    inputs: Mapping[str, Tensor],
+    keys: Sequence[Key],
+    parts: Sequence[Tensor],
+    causal: bool,
+    n: int,
 ) -> HeadTask:
-    """The task that logits of these shapes belong to."""
+    """The task that logits of these shapes belong to, for an input of `n` positions."""
     if len(parts) != 1:
         return "question" if len(parts) == 2 else "none"
     (logits,) = parts
-    n = inputs["input_ids"].shape[1]
     if logits.ndim < 3:
         return "none" if logits.shape[-1] == n and _one_a_token(model, spec, inputs, keys) else "sequence"
     if logits.shape[1] != n:
         return "none"
-    words = {base_model(model).get_input_embeddings().num_embeddings, getattr(model.config, "vocab_size", None)}
-    if logits.shape[-1] in words:
+    if fed(model) == TEXT and logits.shape[-1] in _vocabulary(model):
         return "causal" if causal else "masked"
     return "token"
 
 
 def _one_a_token(model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Sequence[Key]) -> bool:
     """Whether there are as many numbers as tokens because each token has one: then a shorter text has fewer."""
+    if fed(model) != TEXT:
+        return False
     shorter = {k: v[:, :-1] for k, v in inputs.items()}
     return tensors(_pass(model, spec, shorter)[0])[keys[0]].shape[-1] < inputs["input_ids"].shape[1]
+
+
+def _vocabulary(model: Any) -> set[int | None]:
+    """The numbers of words that it may have."""
+    return {base_model(model).get_input_embeddings().num_embeddings, getattr(model.config, "vocab_size", None)}
 
 
 def pooled_rows(logits: Tensor, leaf: Tensor) -> Pooled | None:

@@ -14,7 +14,7 @@ from mixlens.capture.batch import BatchSize, buckets, collate
 from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.capture.sight import Sight, Sights
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.decompose import Block
 from mixlens.decompose.scratch import keep_pages, release
 from mixlens.errors import UnknownOption
@@ -34,7 +34,7 @@ class TextPass:
     No layers and no sights where no tensor was asked for.
     """
 
-    tokens: Tokens
+    tokens: Stream
     layers: list[Tensor]
     sights: list[Sight]
     logits: tuple[Tensor, ...] | None = None  # (class,) or (vocabulary,) at the asked position; QA: start and end
@@ -54,10 +54,10 @@ class Batch:
 def passes(
     model: Any,
     spec: Spec,
-    texts: Sequence[Tokens],
+    texts: Sequence[Stream],
     make: Sequence[Made],
     *,
-    pad: int,
+    pad: int | None,
     square: bool = True,
     batch_size: BatchSize = 32,
     progress: Progress | None = None,
@@ -101,7 +101,7 @@ class _Kept:
     """What is kept of a batch, layer by layer: a list of passes a function."""
 
     spec: Spec
-    texts: list[Tokens]
+    texts: list[Stream]
     members: list[int]
     make: Sequence[Made]
     square: bool
@@ -145,14 +145,16 @@ def _rows(each: list[tuple[int, ...] | None], like: Tensor) -> Tensor | None:
     return None if None in each else torch.tensor(each, dtype=torch.int64, device=like.device)
 
 
-def batches(model: Any, texts: Sequence[Tokens], batch_size: BatchSize, pad: int, *, head: bool) -> Iterator[Batch]:
+def batches(
+    model: Any, texts: Sequence[Stream], batch_size: BatchSize, pad: int | None, *, head: bool
+) -> Iterator[Batch]:
     """The texts in batches by length. Raises UnknownOption."""
     if not callable(batch_size) and (type(batch_size) is not int or batch_size < 1):
         raise UnknownOption(f"expected batch_size of 1 or more, got {batch_size!r}")
-    if head and pad != getattr(model.config, "pad_token_id", None):
+    if head and pad is not None and pad != getattr(model.config, "pad_token_id", None):
         batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
     names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
     members = list(buckets(texts, batch_size, any(map(by_length, model.modules()))))
     for number, group in enumerate(members, 1):
-        inputs = collate([texts[i] for i in group], pad, device_of(model), names)
+        inputs = collate([texts[i] for i in group], pad, device_of(model), model.dtype, names)
         yield Batch(number, len(members), group, inputs)

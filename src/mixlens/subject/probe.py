@@ -7,25 +7,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, base_model, decoder_of, position_limit
+from mixlens.architectures import TEXT, Spec, base_model, decoder_of, fed, position_limit
+from mixlens.capture.layout import random_picture, shape_of
 from mixlens.capture.offload import device_of
+from mixlens.capture.picture import PIXELS
 
 PROBE_TOKENS = 24  # enough for small windows to end in it
 
 
-def pad_id(model: Any, tokenizer: Any = None) -> int:
-    """An id to fill up with: the config's, the tokenizer's, else 0; always one that has an embedding."""
+def pad_id(model: Any, tokenizer: Any = None) -> int | None:
+    """An id to fill up with: the config's, the tokenizer's, else 0; always one that has an embedding. None: no text."""
+    if fed(model) != TEXT:
+        return None
     size = base_model(model).get_input_embeddings().num_embeddings
     candidates = (getattr(model.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None), 0)
     return next(i for i in candidates if isinstance(i, int) and 0 <= i < size)
 
 
 def probe_inputs(model: Any, spec: Spec) -> dict[str, Tensor]:
-    """A few tokens, the same for every model of a vocabulary size, no padding among them."""
+    """A random picture, or a few tokens, the same for every model of a vocabulary size, no padding among them."""
+    if fed(model) == PIXELS:
+        return {PIXELS: random_picture(shape_of(model)).to(device_of(model), model.dtype)}
     n = max(2, min(PROBE_TOKENS, position_limit(model, spec) or PROBE_TOKENS))
-    pad, draw = pad_id(model), torch.Generator("cpu").manual_seed(0)
+    pad, draw = pad_id(model) or 0, torch.Generator("cpu").manual_seed(0)
     ids = _drawn(base_model(model), n, pad, draw).to(device_of(model))
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs = {TEXT: ids, "attention_mask": torch.ones_like(ids)}
     if spec.memory is not None:
         inputs["decoder_input_ids"] = _drawn(decoder_of(model), max(2, n - 5), pad, draw).to(device_of(model))
     return inputs

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.subject.subject import Subject
 from mixlens.version import __version__
 
@@ -17,7 +17,7 @@ def _version(package: str) -> str:
     return version(package)
 
 
-def provenance(subject: Subject, tokens: Tokens) -> dict[str, Any]:
+def provenance(subject: Subject, tokens: Stream) -> dict[str, Any]:
     """The `meta` that every result of a text has."""
     warned = warnings(subject, tokens)
     return {
@@ -34,7 +34,7 @@ def provenance(subject: Subject, tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def warnings(subject: Subject, tokens: Tokens) -> tuple[str, ...]:
+def warnings(subject: Subject, tokens: Stream) -> tuple[str, ...]:
     """What a reader of a result should know about the model and the text before believing it."""
     texts = []
     if subject.head.unread is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mixlens.architectures import base_model
 from mixlens.capture.given import as_list
+from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens, encode
 from mixlens.errors import InputError
 from mixlens.subject.head import Head
@@ -20,14 +21,14 @@ class Texts:
     text of a list that cannot be read.
     """
 
-    each: list[Tokens | InputError]
+    each: Sequence[Stream | InputError]
     single: bool
 
-    def require(self) -> list[Tokens]:
+    def require(self) -> list[Stream]:
         """All texts. Raises the first InputError among them."""
         return self.of(range(len(self.each)))
 
-    def of(self, numbers: Sequence[int]) -> list[Tokens]:
+    def of(self, numbers: Sequence[int]) -> list[Stream]:
         """The texts of these numbers. Raises the first InputError among them."""
         texts = []
         for number in numbers:
@@ -41,7 +42,7 @@ class Texts:
 def read(data: Any, model: Any, tokenizer: Any, head: Head, limit: int | None, truncate: bool) -> Texts:
     """The texts of a call (see `given.as_list`) as tokens. Raises InputError where a single one cannot be read."""
     items, single = as_list(data)
-    texts: list[Tokens | InputError] = []
+    texts: list[Stream | InputError] = []
     for number, item in enumerate(items):
         try:
             texts.append(readable(encode(item, tokenizer, limit, truncate, head.pad), model, head))

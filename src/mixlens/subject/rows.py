@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from mixlens.capture.run import Reading, run
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import Undefined
 from mixlens.subject.subject import Subject
 
 
-def row_logits(subject: Subject, tokens: Tokens, rows: Sequence[int]) -> Tensor:
+def row_logits(subject: Subject, tokens: Stream, rows: Sequence[int]) -> Tensor:
     """(row, vocabulary): the logits at some rows of one text, and no others."""
     (batch,) = subject.batches([tokens], 1)
     (logits,) = logits_at(subject, batch.inputs, [rows])

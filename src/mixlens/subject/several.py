@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import InputError, MixlensError, OverBudget, UnknownMethod
 from mixlens.results import Results
 
@@ -16,12 +16,12 @@ E = TypeVar("E", bound=MixlensError)
 Run = Callable[[Sequence[int]], list[R]]  # the numbers of some texts -> a result each
 
 
-def numbered(error: E, number: int) -> E:
-    """The error of text `number` of a list: the same class, and the number in front."""
-    return type(error)(f"text {number}: {error.args[0] if error.args else error}")
+def numbered(error: E, number: int, kind: str = "text") -> E:
+    """The error of text `number` of a list: the same class, and the number in front. `kind`: what it is, if no text."""
+    return type(error)(f"{kind} {number}: {error.args[0] if error.args else error}")
 
 
-def explained(run: Run[R], texts: Sequence[Tokens | MixlensError], single: bool, skip: bool) -> Any:
+def explained(run: Run[R], texts: Sequence[Stream | MixlensError], single: bool, skip: bool) -> Any:
     """The result of one text, or `Results` of several.
 
     A text that fails: its error, with its number, is raised; or (`skip`) None stands in its place, and a warning says

@@ -12,6 +12,8 @@ import torch
 from mixlens.architectures import Spec, encoder_of, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
+from mixlens.capture.picture import PIXELS
+from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, Undefined
 from mixlens.infer import Origin, known
@@ -20,6 +22,7 @@ from mixlens.progress import Progress
 from mixlens.subject.check import Check, self_check
 from mixlens.subject.head import Head, Pooled, head_of
 from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
+from mixlens.subject.pictures import read_pictures
 from mixlens.subject.probe import pad_id, probe_inputs
 from mixlens.subject.read import Texts, read
 from mixlens.subject.unembedding import Unembedding, unembedding_of
@@ -78,7 +81,7 @@ class Subject:
         return device_of(self.model)
 
     @property
-    def pad(self) -> int:
+    def pad(self) -> int | None:
         """The token id that fills batches up."""
         return pad_id(self.model, self.tokenizer)
 
@@ -93,7 +96,7 @@ class Subject:
         return unembedding_of(self.model, self.spec, probe_inputs(self.model, self.spec))
 
     def read(self, data: Any, truncate: bool = False) -> Texts:
-        """What a caller passes as text, or as a list of texts, to what the model is fed. Raises InputError, and
+        """What a caller passes as text or picture, or a list of some, to what the model is fed. Raises InputError, and
         Undefined for an encoder-decoder, which is not fed one text.
         """
         if self.memory is not None:
@@ -101,6 +104,8 @@ class Subject:
                 f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
                 "its answer comes from is lens.trace(source, target), what its encoder mixes is lens.mixing(source)"
             )
+        if self.head.fed == PIXELS:
+            return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
         texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
         if self.encodes and any(isinstance(text, Tokens) and len(text.text) > 1 for text in texts.each):
             raise InputError(
@@ -110,7 +115,7 @@ class Subject:
 
     def passes(
         self,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         make: Sequence[Made],
         *,
         square: bool = True,
@@ -135,7 +140,7 @@ class Subject:
     @settled
     def through(
         self,
-        texts: Sequence[Tokens],
+        texts: Sequence[Stream],
         on_block: OnBlock | None = None,
         *,
         wanted: Wanted | None = None,
@@ -152,7 +157,7 @@ class Subject:
             kept |= zip(members, batch, strict=True)
         return [kept[i] for i in range(len(texts))]
 
-    def batches(self, texts: Sequence[Tokens], batch_size: BatchSize) -> Iterator[Batch]:
+    def batches(self, texts: Sequence[Stream], batch_size: BatchSize) -> Iterator[Batch]:
         """The texts as the whole model's inputs, batch by batch, for who runs passes of a kind of their own."""
         return batches(self.model, texts, batch_size, self.pad, head=True)
 
@@ -163,9 +168,10 @@ def examined(
     name: str | None = None,
     pooled: Pooled | None = None,
     spec: Spec | None = None,
+    behind: tuple[str, ...] = (),
 ) -> Subject:
     """A Subject of a transformers model, checked. `pooled`: the rows that its user makes a vector of, without a head;
-    `spec`: how its layers are built, where its user says so.
+    `spec`: how its layers are built, where its user says so. `behind`: see `Head`.
 
     Raises UnknownArchitecture, UnsupportedConfig, SelfCheckFailed, NotFinite, ModelError.
     """
@@ -178,7 +184,7 @@ def examined(
         model=model,
         tokenizer=tokenizer,
         spec=spec,
-        head=head_of(model, spec, tokenizer, check.causal, pooled),
+        head=head_of(model, spec, tokenizer, check.causal, pooled, behind),
         name=name,
         limit=limit,
         check=check,

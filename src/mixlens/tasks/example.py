@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import DataError
 
@@ -66,12 +67,17 @@ class Example:
         return self.prompt is not None
 
 
-def gold_mask(tokens: Tokens, gold: Sequence[Any], documents: Mapping[str, tuple[int, int]]) -> NDArray[np.bool_]:
+def gold_mask(stream: Stream, gold: Sequence[Any], documents: Mapping[str, tuple[int, int]]) -> NDArray[np.bool_]:
     """(token,): whether a token is one of the gold ones (see `Example`); `documents`: name -> its tokens [first, last).
 
     Raises DataError for what is not there, or not once.
     """
-    out = np.zeros(len(tokens), dtype=bool)
+    out = np.zeros(len(stream), dtype=bool)
+    if not isinstance(stream, Tokens):
+        for box in gold:
+            out |= _inside(stream, box)
+        return out
+    tokens = stream
     for span in gold:
         if isinstance(span, str) and span in documents:
             out[slice(*documents[span])] = True
@@ -90,6 +96,20 @@ def gold_mask(tokens: Tokens, gold: Sequence[Any], documents: Mapping[str, tuple
             out[span] = True
         else:
             out |= token_mask(tokens, [span]) > 0
+    return out
+
+
+def _inside(stream: Stream, box: Any) -> NDArray[np.bool_]:
+    """(position,): whether the middle of its place lies in a box, each axis from its first number to its last."""
+    half = len(stream.axes) // 2
+    if not isinstance(box, tuple) or len(box) != 2 * half or stream.places is None:
+        raise DataError(f"expected gold of {stream.units} as places of {', '.join(stream.axes)}, got {box!r:.60}")
+    out = np.zeros(len(stream), dtype=bool)
+    for i, place in enumerate(stream.places):
+        middle = () if place is None else tuple((place[k] + place[half + k]) / 2 for k in range(half))
+        out[i] = bool(middle) and all(box[k] <= middle[k] < box[half + k] for k in range(half))
+    if not out.any():
+        raise DataError(f"expected one of the {stream.units} in {box}, got none; the picture is smaller")
     return out
 
 

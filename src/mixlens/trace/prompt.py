@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixlens.capture.given import is_id
-from mixlens.capture.text import Tokens, encode
+from mixlens.capture.text import Tokens, encode, text_of
 from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.subject import Subject
 from mixlens.subject.read import readable
@@ -55,7 +55,7 @@ def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | No
         read = subject.encoder.read(ids_of(prompt)).require()
         if len(read) > 1:
             raise InputError(f"expected one prompt, got the token ids of {len(read)}")
-        return Prompt(read[0], {})
+        return Prompt(text_of(read[0]), {})
     raise InputError(
         "expected a prompt as a str, token ids, or chat messages [{'role': ..., 'content': ...}], got "
         f"{type(prompt).__name__}: {prompt!r:.60}"

@@ -53,7 +53,7 @@ def divided(subject: Subject, ids: Sequence[int], forced: int | None, name: str)
     if any(not 0 <= i < size for i in ids):
         raise InputError(f"expected {name} of token ids of 0 to {size - 1} (the decoder's embeddings), got {list(ids)}")
     special, first = _special(subject), start_of(subject)
-    leading = list(takewhile(special.__contains__, ids))
+    leading = list(takewhile({*special, forced}.__contains__, ids))
     body = list(ids[len(leading) :])
     if not body:
         raise EmptyInput(f"expected {name} of at least one token beside special ones, got {list(ids)}")

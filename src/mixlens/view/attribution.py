@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mixlens.escape import visible
 from mixlens.files import put
-from mixlens.view.kit import arrays, caption, colors, frames, html, latex, spelling, terminal, words
+from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
 from mixlens.view.kit.drawn import Attribution
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ _RTL = (
 def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     """The page of an attribution; written to `path` if given. Raises ResultFileError."""
     shown = words.parts(attr)
-    text = html.fill(
+    text = html.page(
         "attribution.html",
         **html.text(attr, shown),
+        data=_data(attr, shown),
         top=html.bars([(" ".join(p.text.split()), p.score, p.special) for p in words.ranked(shown, _TOP)]),
         tokens=_tokens(attr),
         unfolded=len(attr.tokens) <= _OPEN,
@@ -42,6 +43,26 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
         facts=caption.provenance(attr),
     )
     return put(text, path)
+
+
+def _data(attr: Attribution, shown: list[words.Part]) -> str:
+    """What the page's script is given."""
+    source = attr.source
+    held = words.held(shown, source.units)
+    notes = [f"{held[0].upper()}{held[1:]}."] if held else []
+    notes += [f"{source.dropped} {source.units} were cut off, as asked."] if source.dropped else []
+    text = pieces.facts(source, word=pieces.words(source), token=pieces.tokens(source))
+    head = {
+        "kind": "attribution",
+        "text": text,
+        "specific": attr.meta.get("class_specific") is not False,
+        "goal": caption.goal(attr),
+        "chances": caption.chances(attr),
+        "independent": caption.independent(attr),
+        "colors": colors.arms(),
+        "notes": notes,
+    }
+    return packed.pack(head, {"scores": arrays.values(attr.scores)})
 
 
 def fragment(attr: Attribution) -> str:

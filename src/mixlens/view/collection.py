@@ -23,7 +23,7 @@ def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
     first = next((result for result in results if result is not None), None)
     facts = [] if first is None else [(k, v) for k, v in caption.provenance(first) if k in _SHARED]
     values = {"rows": _rows(results, count), "count": count, "failed": len(results.skipped), "facts": facts}
-    return put(html.fill("several.html", heading=f"{count} texts", **values), path)
+    return put(html.page("several.html", heading=f"{count} texts", **values), path)
 
 
 def fragment(results: Results) -> str:

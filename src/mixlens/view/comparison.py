@@ -50,7 +50,7 @@ def printout(comparison: Comparison) -> RenderableType:
 def page(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
     behind = {name: maps.pictures(layers, len(comparison.maps)) for name, layers in comparison.maps.items()}
-    out = html.fill(
+    out = html.page(
         "comparison.html",
         **_values(comparison),
         maps=behind,

@@ -99,7 +99,7 @@ def _latex_cell(cell: Cell | None) -> str:
 
 def page(table: Table) -> str:
     """A page of its own: a table and pictures a measure."""
-    return html.fill("evaluation.html", **_values(table), sections=_sections(table), facts=_facts(table))
+    return html.page("evaluation.html", **_values(table), sections=_sections(table), facts=_facts(table))
 
 
 def fragment(table: Table) -> str:

@@ -78,7 +78,7 @@ def page(explained: Explained, path: PathLike | None, *, top: int, by: str | Non
     signed = first is not None and any(float(a.scores.min()) < 0 for a in attributions.values())
     specific = first is not None and first.meta.get("class_specific") is not False
     failures = explained.failures
-    text = html.fill(
+    text = html.page(
         "explained.html",
         heading=_heading(explained),
         count=len(explained),

@@ -31,7 +31,7 @@ def page(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
     Pictures are pooled (each dot the largest of k x k tokens) so far that a page stays under 10 MB; the page says so.
     Raises ResultFileError.
     """
-    text = html.fill("maps.html", **_row(maps), **pictures(maps), facts=caption.provenance(maps))
+    text = html.page("maps.html", **_row(maps), **pictures(maps), facts=caption.provenance(maps))
     return put(text, path)
 
 

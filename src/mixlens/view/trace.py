@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mixlens.errors import MixlensError
 from mixlens.escape import one_line, visible
 from mixlens.files import put
+from mixlens.view import trace_data
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, spelling, terminal, words
 from mixlens.view.kit.drawn_trace import Part, Trace, UnitTrace
 
@@ -36,7 +36,8 @@ def by_sentence(trace: Trace) -> UnitTrace:
 
 def page(trace: Trace, path: str | os.PathLike[str] | None = None) -> str:
     """The page of a trace; written to `path` if given. Raises ResultFileError."""
-    return put(html.fill("trace.html", **_values(trace), facts=caption.provenance(bare(trace))), path)
+    values = {**_values(trace), "data": trace_data.of_trace(trace), "wide": True}
+    return put(html.page("trace.html", **values, facts=caption.provenance(bare(trace))), path)
 
 
 def fragment(trace: Trace) -> str:
@@ -52,7 +53,7 @@ def _values(trace: Trace) -> dict[str, Any]:
     shown = words.parts(whole)
     plain = len(shown) * (len(kept) + 1) > _COLOURED
     tops = {top.answer: top.sources for top in units.top(_TOP)}
-    cited = {citation.answer.indices: citation for citation in _citations(trace)}
+    cited = {citation.answer.indices: citation for citation in trace_data.citations(trace)}
     sections = []
     for number, unit in enumerate(kept, 1):
         a, b = unit.indices[0] - size, unit.indices[-1] - size + 1
@@ -91,14 +92,6 @@ def bare(result: Any) -> Any:
     return result
 
 
-def _citations(trace: Trace) -> Sequence[Any]:
-    """None where the prompt has nothing to choose between."""
-    try:
-        return trace.citations(threshold=0.05)
-    except MixlensError:
-        return ()
-
-
 def _count(excluded: Any) -> int:
     return len(excluded) if isinstance(excluded, (tuple, list)) else 0
 
@@ -135,22 +128,9 @@ def _answer(trace: Trace, sentences: list[tuple[int, ...]]) -> list[dict[str, An
         elif text is None:  # no characters are known: a blank at a name's front stands before it
             before, shown = " " * shown.startswith("␣"), shown.removeprefix("␣") or "␣"
         special = stream.special[t]
-        detail = visible(f"{' '.join(spelling.spelled(name).split())}: {_token_says(trace, t)}")
+        detail = visible(f"{' '.join(spelling.spelled(name).split())}: {trace_data.token_says(trace, t)}")
         out.append({"before": before, "text": shown, "special": special, "number": number.get(t), "detail": detail})
     return out
-
-
-def _token_says(trace: Trace, t: int) -> str:
-    facts = trace.said[t]
-    named = {
-        "target_probability": "probability",
-        "foil_probability": f"rather than {spelling.spelled(trace.targets[t].foil)}",
-        "probability": f"the model would say {spelling.spelled(facts.get('prediction'))}",
-    }
-    if facts.get("prediction") is None or facts.get("probability") == facts.get("target_probability"):
-        del named["probability"]
-    parts = [f"{name} {spelling.probability(facts[key])}" for key, name in named.items() if facts.get(key) is not None]
-    return ", ".join(parts) or "no probability known"
 
 
 def _says(trace: Trace) -> str | None:
@@ -218,7 +198,7 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
     facts = [("method", trace.method), ("by", " and ".join(dict.fromkeys(trace.by)))]
     facts += [(str(k), spelling.value_text(v)) for k, v in {**trace.options, **trace.meta}.items()]
     legend = html.legend(scale)
-    text = html.fill(
+    text = html.page(
         "trace_units.html", **head, picture=picture, legend=legend, rows=rows, facts=facts, unfolded=len(rows) <= 12
     )
     return put(text, path)

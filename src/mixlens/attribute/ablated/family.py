@@ -16,8 +16,9 @@ from mixlens.attribute.ablated.parts import log_odds_without, parts_of, together
 from mixlens.attribute.method import Method
 from mixlens.attribute.removal import filler_id
 from mixlens.attribute.span.asked import answer_spans
+from mixlens.attribute.variants import Substitute
 from mixlens.capture.joined import first as beginning
-from mixlens.capture.text import Tokens
+from mixlens.capture.text import Tokens, text_of
 from mixlens.cost import Cost
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
@@ -79,7 +80,7 @@ class Ablated(Method):
         results = []
         for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
             resolved = answer(subject.head, read, tuple(row_logits(subject, tokens, [read.at])))
-            scores = self._scores(subject, tokens, len(tokens), [resolved], {}, ask.options, ask.batch_size)
+            scores = self._scores(subject, text_of(tokens), len(tokens), [resolved], {}, ask.options, ask.batch_size)
             results.append(ask.result(tokens, scores[0], None, resolved, provenance(subject, tokens)))
             if ask.progress is not None:
                 ask.progress(number, len(ask.texts))
@@ -87,7 +88,9 @@ class Ablated(Method):
 
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of the same ablations; tokens of a span have its row."""
-        return self._scores(subject, ask.tokens, ask.first, ask.answers, ask.documents, ask.options, ask.batch_size)
+        return self._scores(
+            subject, text_of(ask.tokens), ask.first, ask.answers, ask.documents, ask.options, ask.batch_size
+        )
 
     def _scores(
         self,
@@ -123,7 +126,7 @@ class Ablated(Method):
 
     def _parts(
         self, subject: Subject, prompt: Tokens, documents: Mapping[str, tuple[int, int]], options: Mapping[str, Any]
-    ) -> tuple[list[TraceUnit], int | None, Masks]:
+    ) -> tuple[list[TraceUnit], Substitute | None, Masks]:
         """What may be taken out, what is put in its place, and which parts each ablation keeps."""
         filler = filler_id(subject, self.name, options["replace"])
         if not self.fitted:

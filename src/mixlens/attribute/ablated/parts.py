@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer import Answer
-from mixlens.attribute.variants import Variant, variant
+from mixlens.attribute.variants import Substitute, Variant, variant
 from mixlens.capture.joined import predicting
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
@@ -50,7 +50,7 @@ def log_odds_without(
     first: int,
     answers: Sequence[Answer],
     removed: Sequence[tuple[int, ...]],
-    filler: int | None,
+    filler: Substitute | None,
     batch_size: int,
 ) -> Float[np.ndarray, "ablation answer"]:
     """ln p / (1 - p) of each answer token behind the prompt without each of `removed`; NaN where nothing is left of it.

@@ -12,7 +12,7 @@ from torch import Tensor
 from mixlens.answer import answer
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
 from mixlens.attribute.frozen.rules import Rules
-from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again, states_bytes
+from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again
 from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.traced import Traced
 from mixlens.budget import sizes_of
@@ -33,12 +33,9 @@ if TYPE_CHECKING:
 
 REDUCE = ("sum", "l2")
 
-# A softmax of our own: its weights live in blocks of rows, or one layer's at a time.
-OWN_SOFTMAX = replace(
-    BACKWARD,
-    passes=lambda sizes, n: 3.0,
-    held=lambda sizes, n: states_bytes(sizes, n) + 6 * sizes.heads * sizes.square_bytes(n),  # varies with the threads
-)
+
+# a softmax of another temperature: no fused kernel has its gradient
+TEMPERED = replace(BACKWARD, passes=lambda sizes, n: BACKWARD.passes(sizes, n) + 1)
 
 
 @dataclass(frozen=True)
@@ -52,12 +49,7 @@ class Frozen(Method):
     heads: tuple[HeadTask, ...] | None = ("causal",)
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
-        return BACKWARD if self._fused else OWN_SOFTMAX
-
-    @property
-    def _fused(self) -> bool:
-        """Whether attention is what a fused kernel computes; else it keeps what a layer would be run again for."""
-        return self.rules.softmax in (None, 1.0)
+        return BACKWARD if self.rules.softmax in (None, 1.0) else TEMPERED
 
     def for_spec(self, spec: Spec) -> Method:
         super().for_spec(spec)
@@ -141,7 +133,7 @@ class Frozen(Method):
         if reduce not in REDUCE:
             raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
         layer = checked_layer(subject, options.get("layer", 0))
-        again = self._fused and runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
+        again = runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
         return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer, recompute=again)
 
     def score(

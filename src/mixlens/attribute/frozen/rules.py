@@ -12,16 +12,15 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from mixlens.architectures import Spec, base_model, layer_modules, submodule
-from mixlens.capture.attention import Call, blocks, repeat_heads
+from mixlens.attribute.frozen.softmax import tempered
+from mixlens.capture.attention import Call
 from mixlens.decompose.linear import Frozen
 from mixlens.errors import Undefined
 from mixlens.precision import is_half, widened
 
 TIMES_EPS = 50  # as in the self-check
-ROW_BYTES = 8 << 20  # attention weights held at a time
 
 
 @dataclass(frozen=True)
@@ -85,17 +84,7 @@ class RuledCall(Call):
     def output(self) -> Tensor:
         if self.rules.softmax in (None, 1.0):
             return super().output()
-        batch, heads, n, _ = self.q.shape
-        size = ROW_BYTES // (batch * heads * self.k.shape[2] * self.q.element_size())
-        # made again in the backward pass, so that no layer's weights live beside another's
-        parts = [checkpoint(self._rows, r, use_reentrant=False, preserve_rng_state=False) for r in blocks(n, size)]
-        return torch.cat(parts, 2)
-
-    def _rows(self, rows: slice) -> Tensor:
-        assert self.rules.softmax is not None
-        s, v = self.logits(rows), repeat_heads(self.v, self.groups)
-        soft = self.softmax(s, self.rules.softmax) * self.rules.softmax  # p (g - p . g), without 1 / temperature
-        return valued(self.softmax(s).detach(), soft).to(v.dtype) @ v
+        return tempered(self, self.rules.softmax)
 
 
 def ruled(rules: Rules, call: Call) -> Call:

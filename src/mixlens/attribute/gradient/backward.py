@@ -11,7 +11,7 @@ from torch import Tensor
 from mixlens.answer import Answer
 from mixlens.attribute.gradient.functions import TextGraph
 from mixlens.capture.graph import Graph, graph
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.precision import widened
 from mixlens.progress import Progress
 from mixlens.subject import Subject
@@ -25,7 +25,7 @@ Resolve = Callable[[int, tuple[Tensor, ...]], Answer]  # number of the text, log
 
 def differentiate(
     subject: Subject,
-    texts: Sequence[Tokens],
+    texts: Sequence[Stream],
     answers: Sequence[int],
     resolve: Resolve,
     use: Callable[[int, TextGraph, Answer, Tensor], R],

@@ -188,7 +188,7 @@ def _special(ask: Request[Method]) -> list[tuple[bool, ...]]:
     for tokens in ask.texts:
         if len(set(tokens.special)) < 2:
             raise Undefined(
-                f"mask_special=True needs texts with special tokens and others, got {list(tokens.pieces)!r:.60}; leave "
+                f"mask_special=True needs texts with special tokens and others, got {list(tokens.names)!r:.60}; leave "
                 "it out, or load the model with its tokenizer"
             )
     return [tokens.special for tokens in ask.texts]

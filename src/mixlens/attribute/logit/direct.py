@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.answer import Answer
 from mixlens.attribute.traced import slopes
 from mixlens.capture.run import LayerPass, run
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.decompose import Block, Terms
 from mixlens.decompose.dots import dots
 from mixlens.subject import Subject
@@ -64,7 +64,7 @@ class Keeper:
 
 
 def rows_pass(
-    subject: Subject, tokens: Tokens, rows: Sequence[int], also: Callable[[Block, Block], Any] | None = None
+    subject: Subject, tokens: Stream, rows: Sequence[int], also: Callable[[Block, Block], Any] | None = None
 ) -> RowsPass:
     """One pass over a text, of which a `Keeper` keeps what it does."""
     (batch,) = subject.batches([tokens], 1)

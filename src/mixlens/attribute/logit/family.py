@@ -14,7 +14,7 @@ from mixlens.answer import Answer, answer
 from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
 from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
 from mixlens.attribute.method import Deep, Method
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.cost import Cost, keys_and_values, rolled_down
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
@@ -88,7 +88,7 @@ class Logit(Method):
         ask.passed(seen.normed)
         return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
 
-    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:
+    def see(self, subject: Subject, tokens: Stream, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:
         """The pass that the scores are made of."""
         return rows_pass(subject, tokens, rows)
 
@@ -122,7 +122,7 @@ class AltiLogit(Logit):
     def layers(self, deep: Deep) -> Literal["own"] | None:
         return None
 
-    def see(self, subject: Subject, tokens: Tokens, rows: Sequence[int], options: Mapping[str, Any]) -> RolledPass:
+    def see(self, subject: Subject, tokens: Stream, rows: Sequence[int], options: Mapping[str, Any]) -> RolledPass:
         """The pass with a map of every layer."""
         return rolled_pass(subject, tokens, rows, options.get("p", 1))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mixlens.aggregate.down import down
 from mixlens.attribute.logit.direct import Keeper, RowsPass
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.decompose.dots import dots
 from mixlens.mixing.alti import alti
 from mixlens.subject import Subject
@@ -27,7 +27,7 @@ class RolledPass(RowsPass):
     down: Descent
 
 
-def rolled_pass(subject: Subject, tokens: Tokens, rows: Sequence[int], p: int) -> RolledPass:
+def rolled_pass(subject: Subject, tokens: Stream, rows: Sequence[int], p: int) -> RolledPass:
     """One pass over a text, ready to be gone through again from the top down, beside what `rows_pass` keeps."""
     keeper = Keeper(rows, lambda block, chosen: (chosen.x[0], (chosen.y - chosen.result("residual"))[0]))
     down = Descent(subject, tokens, lambda block: alti(block, p=p), by_rows=True, watch=keeper.see)

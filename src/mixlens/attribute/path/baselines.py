@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec
+from mixlens.architectures import TEXT, Spec
+from mixlens.capture.batch import collate
+from mixlens.capture.picture import FILLERS, PIXELS, Picture, filled
 from mixlens.capture.run import Reading, Watch, run
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
+from mixlens.capture.text import text_of
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.precision import widened
 from mixlens.subject import Subject
@@ -48,14 +51,25 @@ def layer_input(
 
 
 def default_baseline(subject: Subject) -> str:
-    """[CLS] [MASK] ... [SEP] where there is a mask token, else zeros."""
+    """[CLS] [MASK] ... [SEP] where there is a mask token, else zeros; of a picture its own mean everywhere."""
+    if subject.head.fed == PIXELS:
+        return FILLERS[0]
     return "zeros" if subject.head.mask is None else "mask"
 
 
-def baseline_text(subject: Subject, tokens: Tokens, kind: Any) -> Tokens:
+def baseline_text(subject: Subject, tokens: Stream, kind: Any) -> Stream:
     """The text that is the baseline: all but special tokens replaced. Raises Undefined, UnknownOption."""
     if isinstance(kind, Tensor) or kind == "zeros":
         return tokens
+    if isinstance(tokens, Picture):
+        for known in FILLERS:
+            if kind == known:
+                return replace(tokens, inputs={PIXELS: filled(tokens.pixels, tokens.grid, known)})
+        raise UnknownOption(
+            "expected baseline='zeros' (of embeddings), 'grey', 'blur' or 'zero' (of pixels), or a tensor, got "
+            f"{kind!r}"
+        )
+    tokens = text_of(tokens)
     if kind not in ("mask", "pad"):
         raise UnknownOption(f"expected baseline='mask', 'zeros', 'pad' or a tensor, got {kind!r}")
     filler = subject.head.mask if kind == "mask" else getattr(subject.model.config, "pad_token_id", None)
@@ -66,17 +80,15 @@ def baseline_text(subject: Subject, tokens: Tokens, kind: Any) -> Tokens:
 
 
 def baseline(
-    subject: Subject, model: Any, inputs: Mapping[str, Tensor], x: Tensor, texts: list[Tokens], kind: Any, layer: int
+    subject: Subject, model: Any, inputs: Mapping[str, Tensor], x: Tensor, texts: list[Stream], kind: Any, layer: int
 ) -> Tensor:
     """h^layer of the baselines (batch, token, dim); a tensor stands for itself."""
     if isinstance(kind, Tensor):
         return _given(kind, x, [len(t) for t in texts])
     if kind == "zeros":
         return layer_input(model, subject.spec, inputs, layer, start=torch.zeros_like)[0]
-    ids = inputs["input_ids"].clone()
-    for b, tokens in enumerate(texts):
-        ids[b, : len(tokens)] = torch.tensor(tokens.ids, dtype=ids.dtype, device=ids.device)
-    return layer_input(model, subject.spec, {**inputs, "input_ids": ids}, layer)[0]
+    other = collate(texts, subject.pad, x.device, model.dtype, frozenset([TEXT]))
+    return layer_input(model, subject.spec, {**inputs, **other}, layer)[0]
 
 
 def _given(kind: Tensor, x: Tensor, lengths: list[int]) -> Tensor:

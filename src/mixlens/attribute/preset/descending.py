@@ -13,7 +13,7 @@ from mixlens.attribute.position import position_meta
 from mixlens.attribute.preset.layered import without_cls
 from mixlens.attribute.preset.rolled import Layers, Looked, one_hot, rolled
 from mixlens.capture.sight import Sight, windows_of
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.mixing import MIXING
 from mixlens.mixing.calls import mapper, require_something
 from mixlens.precision import at_least_single
@@ -84,7 +84,7 @@ def traced(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
 def _descent(
     subject: Subject,
     preset: Preset,
-    tokens: Tokens,
+    tokens: Stream,
     options: Mapping[str, Any],
     top: Sequence[int] | None,
     progress: Progress | None,
@@ -97,7 +97,7 @@ def _descent(
 def _rolled(
     subject: Subject,
     preset: Preset,
-    tokens: Tokens,
+    tokens: Stream,
     layers: Layers,
     sights: Sequence[Sight],
     rows: Sequence[int],
@@ -134,7 +134,7 @@ def _even_share(preset: Preset) -> float:
     return RESIDUAL if MIXING[preset.mixing].holds_residual else 0.0
 
 
-def _noticed(subject: Subject, preset: Preset, tokens: Tokens, looked: Looked) -> dict[str, Any]:
+def _noticed(subject: Subject, preset: Preset, tokens: Stream, looked: Looked) -> dict[str, Any]:
     """Where the maps come from, and which of their rows are zeros. Raises ModelError where all are."""
     meta = provenance(subject, tokens)
     if MIXING[preset.mixing].work != "forward" and looked.zeros:

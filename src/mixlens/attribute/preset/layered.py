@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mixlens.answer import Readout, answer, take
 from mixlens.attribute.position import position_meta
-from mixlens.capture.text import Tokens
+from mixlens.capture.stream import Stream
 from mixlens.errors import Undefined
 from mixlens.mixing.calls import layer_maps, mapper
 from mixlens.progress import Progress
@@ -89,7 +89,7 @@ def _own_rows(maps: LayerMaps, rows: tuple[Readout, ...], field: bool) -> Tensor
     return torch.stack([take(scores, rows)[-1] for scores in alone])
 
 
-def without_cls(subject: Subject, tokens: Tokens, rows: Tensor) -> Tensor:
+def without_cls(subject: Subject, tokens: Stream, rows: Tensor) -> Tensor:
     """Scores (..., token) with 0 for [CLS]. Raises Undefined where the first token is none."""
     if not (tokens.special[0] or subject.head.pooled == "first"):
         raise Undefined("zero_cls=True needs a text that begins with [CLS], this one does not; leave it out")

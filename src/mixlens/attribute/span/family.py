@@ -15,7 +15,7 @@ from mixlens.attribute.method import Method
 from mixlens.attribute.span.asked import answer_spans, token_range
 from mixlens.attribute.span.edges import sums
 from mixlens.attribute.span.hops import Span, rows_of, span_rows
-from mixlens.capture.text import Tokens
+from mixlens.capture.text import Tokens, text_of
 from mixlens.cost import Cost, beside, keys_and_values
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
@@ -73,7 +73,7 @@ class SpanRoutes(Method):
             named = ask.options.get("reasoning")
             reasoning = range(0) if named is None else token_range(ask.name, "reasoning", named, len(tokens), 1)
             span = Span(range(read.at + 1, read.at + 2), reasoning)
-            scores = self._scores(subject, tokens, [span], ask.options)[0]
+            scores = self._scores(subject, text_of(tokens), [span], ask.options)[0]
             resolved = answer(subject.head, read, tuple(row_logits(subject, tokens, [read.at])))
             results.append(ask.result(tokens, scores, None, resolved, provenance(subject, tokens)))
             if ask.progress is not None:
@@ -91,7 +91,7 @@ class SpanRoutes(Method):
             through = (range(mine.start) or mine) if reasoning is None else reasoning
             through = range(through.start, min(through.stop, mine.stop))
             spans.append(Span(_moved(mine, first), _moved(through, first)))
-        rows = self._scores(subject, ask.tokens, spans, ask.options, ask)
+        rows = self._scores(subject, text_of(ask.tokens), spans, ask.options, ask)
         return torch.cat([row.expand(len(span.tokens), -1) for row, span in zip(rows, spans, strict=True)])
 
     def _scores(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mixlens.escape import one_line, visible
@@ -67,6 +68,25 @@ def says(result: Attribution | LayerMaps) -> str | None:
     rest = ", ".join(f"{spelled(name)} {probability(p)}" for name, p in others)
     line = f"model's answer: {spelled(answer)}, probability {probability(best)}" + (f"; {rest}" if rest else "")
     return one_line(line)
+
+
+def chances(result: Attribution | LayerMaps) -> list[tuple[str, float]]:
+    """The probability of every class, the largest first; of those that are known, where not all were recorded."""
+    meta, t = result.meta, getattr(result, "target", None)
+    known = meta.get("probabilities")
+    if not isinstance(known, Mapping):
+        pairs = [(meta.get("prediction"), meta.get("probability"))]
+        if t is not None:
+            pairs += [(t.label, meta.get("target_probability")), (t.foil, meta.get("foil_probability"))]
+        known = dict(pairs)
+    out = {spelled(name): p for name, p in known.items() if name is not None and isinstance(p, float)}
+    return sorted(out.items(), key=lambda pair: -pair[1])
+
+
+def independent(result: Attribution | LayerMaps) -> bool:
+    """Whether each class has a probability of its own, so that they do not sum to 1."""
+    known = result.meta.get("probabilities")
+    return isinstance(known, Mapping) and abs(sum(known.values()) - 1) > 1e-3
 
 
 def warnings(*results: Attribution | LayerMaps) -> list[str]:

@@ -73,6 +73,11 @@ def stops(signed: bool) -> list[tuple[float, str]]:
     return [((s + 1) / 2 if signed else s, "#{:02x}{:02x}{:02x}".format(*_at(s, False))) for s in shares]
 
 
+def arms() -> dict[str, object]:
+    """The colours as a page's script takes them, from zero to the largest size."""
+    return {"light": _LIGHT, "dark": _DARK}
+
+
 def _at(share: float, dark: bool) -> RGB:
     arm = (_DARK if dark else _LIGHT)["cool" if share < 0 else "warm"]
     place = abs(share) * (len(arm) - 1)

@@ -1,23 +1,27 @@
-"""Pages and notebook output: whole in one file, no script, nothing from the network, everything escaped.
+"""Pages and notebook output: whole in one file, nothing from the network, everything escaped.
 
-A page follows the reader's light or dark setting and prints in the light one. A fragment (what a notebook shows) has
-inline styles on its own white ground and no ids or style sheet, so that any number of them can stand in one document.
+A page follows the reader's light or dark setting and prints in the light one. Its script (`explorer/`) takes the place
+of what stands in `class="static"`, which is what a browser without it shows, and what is printed. A fragment (what a
+notebook shows) has no script, inline styles on its own white ground and no ids or style sheet, so that any number of
+them can stand in one document.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from PIL import Image
 
 from mixlens.escape import visible
-from mixlens.view.kit import caption, colors, spelling, words
+from mixlens.view.kit import caption, colors, sealed, spelling, words
 from mixlens.view.kit.arrays import Array
 from mixlens.view.kit.drawn import Attribution
 from mixlens.view.kit.spelling import spelled
@@ -48,6 +52,12 @@ def _environment() -> Environment:
 def fill(template: str, **values: Any) -> str:
     """A template with its values, everything escaped."""
     return _environment().get_template(template).render(**values)
+
+
+def page(template: str, **values: Any) -> str:
+    """A page of its own with its style sheet, its script and the policy that allows these alone; without `data` no script."""
+    parts = {"policy": sealed.POLICY, "style": Markup(sealed.style()), "script": Markup(sealed.script())}
+    return sealed.sealed(fill(template, **parts, **{"wide": False, **values}))
 
 
 def uri(drawn: Figure) -> str:
@@ -85,9 +95,16 @@ def _colored(part: words.Part, scale: colors.Scale) -> dict[str, Any]:
     s = part.score
     return {
         "part": part,
+        "class": "word" + mark(scale.share(s)),
         "light": ("#" + scale.hex(s), "#" + scale.ink(s)),
         "dark": ("#" + scale.hex(s, dark=True), "#" + scale.ink(s, dark=True)),
     }
+
+
+def mark(share: float) -> str:
+    """The classes of a word's underline, which says by its weight and its dashes what the colour says."""
+    weight = min(4, math.ceil(4 * abs(share) - 0.4))  # none for next to nothing
+    return f" u{weight}" + " minus" * (share < 0) if weight > 0 else ""
 
 
 def legend(scale: colors.Scale) -> dict[str, Any]:

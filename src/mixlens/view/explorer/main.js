@@ -1,0 +1,20 @@
+// Every view of the page takes the place of what stands there without a script, as it comes into sight.
+
+const VIEWS = { attribution, trace };
+
+async function start(place) {
+  const data = await unpack(place.querySelector(":scope > script").textContent);
+  const view = VIEWS[data.head.kind](data);
+  place.prepend(view.node);
+  place.dataset.live = "";
+  dark.addEventListener("change", () => view.paint());
+}
+
+const seen = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    start(target).catch((error) => console.error(error)); // what stands there without a script stays
+  }
+}, { rootMargin: "600px" });
+for (const place of document.querySelectorAll(".view")) if (place.querySelector(":scope > script")) seen.observe(place);

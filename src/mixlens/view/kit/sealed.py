@@ -1,0 +1,70 @@
+"""A rendered page sealed: its styles and its script named by their hashes, and nothing else allowed to act or to load.
+
+A browser that follows the policy runs and styles nothing that a token, a label or a file name may have smuggled in, and
+loads nothing. Attributes `style="..."` are no exception, so they become rules of a style sheet.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+
+# One file a kind of result over what all are made of, in one scope: a page has no address to import from.
+MODULES = ("kit", "controls", "text", "attribution", "trace", "main")
+SHEETS = ("page", "explorer")
+
+POLICY, LIFTED = "%POLICY%", "/*%LIFTED%*/"
+_STYLE = re.compile(r'(<[a-z0-9]+(?: [a-z-]+(?:="[^"]*")?)*?) style="([^"]*)"')
+_SCRIPT = re.compile(r'<script type="module">.*?</script>\n', re.S)
+DATA = '<script type="application/octet-stream">'  # what a browser neither runs nor loads
+
+
+@cache
+def script() -> str:
+    """The module that every page carries."""
+    return "".join(_text(f"{name}.js") for name in MODULES)
+
+
+@cache
+def style() -> str:
+    """The style sheet of every page, with the place of what is lifted into it."""
+    return "".join(_text(f"{name}.css") for name in SHEETS) + LIFTED
+
+
+def _text(name: str) -> str:
+    return files("mixlens.view").joinpath("explorer", name).read_text("utf-8")
+
+
+def sealed(page: str) -> str:
+    """A page with its policy: `POLICY` and `LIFTED` are filled in, style attributes turned into classes.
+
+    Text from outside is escaped before, so a quote or a bracket in it is no tag's and no attribute's here. A page
+    without data has no script.
+    """
+    page, rules = lifted(page if DATA in page else _SCRIPT.sub("", page))
+    page = page.replace(LIFTED, rules, 1)
+    hashes = {
+        kind: " ".join(f"'sha256-{_sha(text)}'" for text in re.findall(rf"<{tag}>(.*?)</{kind}>", page, re.S))
+        or "'none'"
+        for kind, tag in (("style", "style"), ("script", 'script type="module"'))
+    }
+    policy = (
+        f"default-src 'none'; script-src {hashes['script']}; style-src {hashes['style']}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return page.replace(POLICY, policy, 1)
+
+
+def _sha(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def lifted(page: str) -> tuple[str, str]:
+    """The page with `data-s="NUMBER"` in place of each style attribute, and a rule for each number."""
+    numbers: dict[str, int] = {}
+    page = _STYLE.sub(lambda m: f'{m[1]} data-s="{numbers.setdefault(m[2].strip(), len(numbers))}"', page)
+    # named twice, so that it wins over a sheet's rule, as an attribute does
+    return page, "".join(f'\n[data-s="{n}"][data-s="{n}"] {{ {style} }}' for style, n in numbers.items()) + "\n"

@@ -1,0 +1,95 @@
+"""What the script of a trace's page is given (`explorer/trace.js`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mixlens.errors import MixlensError
+from mixlens.escape import visible
+from mixlens.view.kit import arrays, colors, packed, pieces, spelling
+from mixlens.view.kit.drawn_trace import Trace
+
+
+def of_trace(trace: Trace) -> str | None:
+    """A trace by tokens; None for one that is too large for a page."""
+    if trace.scores.numel() > packed.LARGEST:
+        return None
+    size, documents = len(trace.prompt), trace.meta.get("documents") or {}
+    head = {
+        "prompt": {
+            **pieces.facts(trace.prompt, **_grains(trace, trace.prompt, "prompt")),
+            "count": size,
+            "special": [bool(s) for s in trace.prompt.special],
+        },
+        "answer": pieces.facts(trace.answer, **_grains(trace, trace.answer, "answer")),
+        "documents": [{"name": visible(name), "tokens": list(range(*span))} for name, span in documents.items()],
+        "cited": [
+            {
+                "tokens": [i - size for i in citation.answer.indices],
+                "sources": [{"name": visible(c.name), "p": c.p, "stands_out": c.stands_out} for c in citation.sources],
+            }
+            for citation in (citations(trace) if documents else ())
+        ],
+        "said": [visible(token_says(trace, t)) for t in range(len(trace))],
+        "notes": _notes(trace),
+        "differs": [k for k, target in enumerate(trace.targets) if target.foil is not None],
+        "foil": None if trace.foil is None else visible(trace.foil),
+    }
+    return _packed(head, trace)
+
+
+def _packed(head: dict[str, Any], trace: Any) -> str:
+    scores = arrays.values(trace.scores)
+    shared = {
+        "kind": "trace",
+        "signed": bool((scores < 0).any()),
+        "specific": trace.meta.get("class_specific") is not False,
+        "colors": colors.arms(),
+    }
+    return packed.pack({**shared, **head}, {"scores": scores})
+
+
+def _grains(trace: Trace, stream: Any, side: str) -> dict[str, list[pieces.Piece]]:
+    """The pieces of a side of a trace; no grain where nothing can be cut by it."""
+    alone = pieces.tokens(stream)
+    out = {"word": pieces.words(stream), "token": alone}
+    try:
+        units = trace.units(("sentence", "token") if side == "prompt" else ("token", "sentence"))
+    except MixlensError:
+        return out
+    first = 0 if side == "prompt" else len(trace.prompt)
+    parts = [part for part in (units.sources if side == "prompt" else units.answer) if part.where == side]
+    return {**out, "sentence": pieces.grouped(alone, [[i - first for i in part.indices] for part in parts])}
+
+
+def _notes(trace: Trace) -> list[str]:
+    out = []
+    excluded = trace.meta.get("excluded")
+    if isinstance(excluded, (tuple, list)) and excluded:
+        out.append(f"{len(excluded)} {trace.prompt.units} were left out of the sources, as asked.")
+    if any(trace.prompt.special):
+        out.append(f"Small grey {trace.prompt.units} are the template's and not coloured.")
+    return out
+
+
+def citations(trace: Trace) -> Sequence[Any]:
+    """None where the prompt has nothing to choose between."""
+    try:
+        return trace.citations(threshold=0.05)
+    except MixlensError:
+        return ()
+
+
+def token_says(trace: Trace, t: int) -> str:
+    """What the model says of an answer token."""
+    facts = trace.said[t]
+    named = {
+        "target_probability": "probability",
+        "foil_probability": f"rather than {spelling.spelled(trace.targets[t].foil)}",
+        "probability": f"the model would say {spelling.spelled(facts.get('prediction'))}",
+    }
+    if facts.get("prediction") is None or facts.get("probability") == facts.get("target_probability"):
+        del named["probability"]
+    parts = [f"{name} {spelling.probability(facts[key])}" for key, name in named.items() if facts.get(key) is not None]
+    return ", ".join(parts) or "no probability known"

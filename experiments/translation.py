@@ -3,7 +3,7 @@
 Sentences of a little English become Spanish: adjectives go behind their nouns, "today" to the end, articles and
 adjectives agree with nouns. A Marian model of 2 + 2 layers learns them from pairs alone.
 
-python experiments/translation.py [--seed 0] [--steps 800] [--save FOLDER]
+python experiments/translation.py [--seed 0] [--steps 1500] [--save FOLDER]
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def tokenizer_of() -> Any:
     )
 
 
-def trained(seed: int = 0, steps: int = 800, width: int = 64) -> tuple[Any, Any]:
+def trained(seed: int = 0, steps: int = 1500, width: int = 96) -> tuple[Any, Any]:
     """The translator and its tokenizer."""
     torch.manual_seed(seed)
     tokenizer, draw = tokenizer_of(), random.Random(seed)
@@ -125,10 +125,10 @@ def trained(seed: int = 0, steps: int = 800, width: int = 64) -> tuple[Any, Any]
         **sizes,
     )
     model = MarianMTModel(config).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps, pct_start=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps, pct_start=0.1)
     for step in range(steps):
-        pairs = [sentence(draw) for _ in range(32)]
+        pairs = [sentence(draw) for _ in range(48)]
         source = tokenizer([" ".join(pair.source) for pair in pairs], padding=True, return_tensors="pt")
         target = tokenizer([" ".join(pair.target) for pair in pairs], padding=True, return_tensors="pt")
         labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
@@ -143,7 +143,7 @@ def trained(seed: int = 0, steps: int = 800, width: int = 64) -> tuple[Any, Any]
     return model.eval(), tokenizer
 
 
-_SIZES = {"layers": 2, "attention_heads": 4, "ffn_dim": 128}
+_SIZES = {"layers": 2, "attention_heads": 4, "ffn_dim": 192}
 METHODS = (
     *("random", "attention", "attention+layer:0", "attention+mean", "attention_rollout", "norm_rollout", "globenc"),
     *("alti", "alti+layer:-1", "alti+mean", "value_zeroing", "value_zeroing+mean"),
@@ -178,7 +178,7 @@ def measured(lens: mixlens.Lens, pairs: list[Pair], methods: tuple[str, ...]) ->
 def main() -> int:
     parser = ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--save", help="a folder for the model")
     parser.add_argument("--train-only", action="store_true")

@@ -16,7 +16,7 @@ from mixlens.mixing import MIXING
 from models import families
 from models.translators import TRANSLATORS
 
-FACTS = [fact for fact in mixlens.methods() if fact["stage"] != "aggregate"]
+FACTS = [fact for fact in mixlens.methods() if fact["stage"] in ("mixing", "attribute")]
 QUICK = ("bert", "gpt2", "opt-post", "modernbert")
 # What a tiny random model without a tokenizer needs to be told.
 OPTIONS = {"blank_out": {"replace": "delete"}, "context_cite": {"units": "token"}, "leave_one_out": {"units": "token"}}

@@ -42,7 +42,9 @@ def close(got, expected, tolerance=1e-12):
 @every
 def test_both_stacks_are_checked(name):
     check = lens(name).check()
-    assert check.passed and check.worst < 2e-14 and check.origin == "hand-written"
+    # where transformers hands out no attention of T5's, it is seen at a softmax that rounds to float32
+    limit = 2e-14 if lens(name).spec.seam == "interface" else 1e-6
+    assert check.passed and check.worst < limit and check.origin == "hand-written"
     encoder, decoder = TRANSLATORS[name].encoder, 3
     parts = [(layer.part, layer.layer) for layer in check.layers]
     decoder_parts = [(part, k) for k in range(decoder) for part in ("decoder", "cross")]

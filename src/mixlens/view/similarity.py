@@ -26,7 +26,7 @@ _SIDES = ("first", "second")
 
 def page(alike: Similarity, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    text = html.fill(
+    text = html.page(
         "similarity.html", **_values(alike), **maps.pictures(alike.map), facts=caption.provenance(alike.map)
     )
     return put(text, path)

@@ -75,7 +75,9 @@ def marked(picture: NDArray[np.uint8], label: int, row: int, column: int) -> NDA
 
     side = int(provenance()["processor"]["side"])
     if not (0 <= row < side // PATCH and 0 <= column < side // PATCH and 0 <= label < 10):
-        raise InputError(f"expected a class of 0 to 9 and a patch of 0 to {side // PATCH - 1}, got {label}, {row}, {column}")
+        raise InputError(
+            f"expected a class of 0 to 9 and a patch of 0 to {side // PATCH - 1}, got {label}, {row}, {column}"
+        )
     image = Image.fromarray(picture).convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
     out = np.asarray(image).copy()
     out[PATCH * row : PATCH * (row + 1), PATCH * column : PATCH * (column + 1)] = marker(label)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mixlens.errors import MixlensError
 from mixlens.escape import visible
-from mixlens.view.kit import arrays, caption, colors, packed, pieces, spelling
+from mixlens.view.kit import arrays, colors, packed, pieces, spelling
 from mixlens.view.kit.drawn_trace import Trace
 
 

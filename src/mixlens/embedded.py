@@ -29,7 +29,9 @@ TunedTask = Literal["sequence", "masked", "question"]
 
 
 def load_embedded(name: str = DEFAULT) -> tuple[Any, Any]:
-    """An embedded model and its tokenizer (or image processor), on the CPU, float32, in eval mode; by default the SST-2 classifier.
+    """An embedded model and its tokenizer, of pictures its image processor; by default the SST-2 classifier.
+
+    On the CPU, float32, in eval mode.
 
     The tokenizer neither pads nor truncates unless asked; the models have 512 positions (the language model 8,192).
     Raises ModelError for an unknown name or weights that the difference was not tuned on, MissingExtra if the weights'

@@ -96,7 +96,7 @@ def known_types() -> list[str]:
 @settled
 @barred
 def survey(types: Iterable[str] | None = None, *, progress: bool | Progress | None = None) -> list[Known]:
-    """What is known of each model type (None: of all for texts or pictures). Raises UnknownArchitecture for what is no type."""
+    """What is known of each model type (None: of all for texts or pictures). Raises UnknownArchitecture for others."""
     told, listed = reporter(progress), []
     wanted = known_types() if types is None else _checked(types)
     for done, kind in enumerate(wanted):
@@ -112,7 +112,7 @@ def architectures(
     """One dict a model type of the installed transformers: model_type, status, reason, order.
 
     `status`: "hand-written", "inferred" (a spec is found at load, and passes the self-check), or "refused" with the
-    reason. `types`: these alone, else all for texts or pictures. A small model of each is built: all of them take minutes.
+    reason. `types`: these alone, else all for texts or pictures. A small model of each is built: all take minutes.
 
     Examples:
         >>> [(known["model_type"], known["status"]) for known in mixlens.architectures(["bert", "phi"])]
@@ -170,11 +170,11 @@ def page(listed: Sequence[Known]) -> str:
     lines = [
         "# Model types",
         "",
-        f"Of {len(listed)} model types for texts or pictures (alone, or pictures beside texts) in transformers {transformers}, "
+        f"Of {len(listed)} model types for texts, pictures, or both in transformers {transformers}, "
         f"mixlens {__version__} explains **{total}**: {counts['hand-written']} by a spec in its table, "
         f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. "
         "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each "
-        "type's default configuration, finds its spec and runs the self-check on it, on token ids or a picture alone. A "
+        "type's default configuration, finds its spec and runs the self-check on it, on token ids or on a picture. A "
         "configuration of yours may differ: `mixlens check FOLDER` says what holds of it.",
         "",
         *_HEAD,

@@ -1,32 +1,65 @@
-"""Five methods on planted prompts of seeds that no default was chosen on, with paired differences to the default.
+"""Methods on planted prompts of seeds that no default was chosen on, with paired differences to `head_logit`.
 
 python experiments/held_out_sources.py [--items 30] [--out held-out]     (half an hour; goes on where it stopped)
 """
 
 from __future__ import annotations
 
+import random
 from argparse import ArgumentParser
 from pathlib import Path
 
 import numpy as np
 
 import mixlens
-from mixlens.tasks.planted import planted
+from mixlens.tasks.example import Example
+from mixlens.tasks.planted import NAMES, OWNED, planted
 
 TASKS = {
     "variables": ("variables", {"steps": 2, "chains": 2}),
     "indirect object": ("ioi", {}),
     "agreement": ("agreement", {"attractors": 1}),
+    "needle": ("needle", {"keys": 3}),
+    "facts": ("facts", {}),
 }
+# the subject of a fact, what is said of it, and what may be put there; the last line is the asked fact's beginning
+WORDINGS = (
+    ("{}", "has a", OWNED),
+    ("{}", "lives in", ("Paris", "London", "Rome", "Berlin", "Madrid", "Vienna")),
+    ("{}", "works as a", ("teacher", "doctor", "baker", "lawyer", "farmer", "nurse")),
+    ("{}", "likes to eat", ("apples", "bread", "cheese", "rice", "soup", "fish")),
+    ("The favourite colour of {}", "is", ("red", "blue", "green", "yellow", "black", "white")),
+    ("The friend of {}", "is called", NAMES),
+    ("In the room of {} there", "is a", ("table", "piano", "mirror", "lamp", "clock", "bed")),
+)
 METHODS = (
     ("random", "random", {}),
     ("head_logit", "head_logit", {}),
     ("head_logit, signed", "head_logit", {"signed": True}),
+    ("path_logit", "path_logit", {}),
     ("attn_lrp", "attn_lrp", {}),
     ("gim", "gim", {}),
 )
 SEEDS = (10, 11, 12)
 RESAMPLES = 10_000
+
+
+def facts(count: int, seed: int) -> list[Example]:
+    """Three facts of one wording, the beginning of one again, no question; gold: its value."""
+    examples = []
+    for number in range(count):
+        draw = random.Random(f"facts {seed} {number}")
+        subject, verb, values = draw.choice(WORDINGS)
+        names = draw.sample(NAMES, 3)
+        chosen = draw.sample([value for value in values if value not in names], 3)
+        lines = [f"{subject.format(name)} {verb} {value}." for name, value in zip(names, chosen, strict=True)]
+        wanted = draw.randrange(3)
+        end = sum(len(line) + 1 for line in lines[:wanted]) + len(lines[wanted]) - 1
+        gold = ((end - len(chosen[wanted]), end),)
+        prompt = " ".join([*lines, f"{subject.format(names[wanted])} {verb}"])
+        assert prompt[slice(*gold[0])] == chosen[wanted]
+        examples.append(Example(f"facts-{seed}-{number}", prompt=prompt, answer=f" {chosen[wanted]}", gold=gold))
+    return examples
 
 
 def interval(values: np.ndarray) -> str:
@@ -39,13 +72,19 @@ def interval(values: np.ndarray) -> str:
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=30)
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--out", type=Path, default=Path("held-out"))
     asked = parser.parse_args()
     lens = mixlens.load("mixlens:smollm2")
-    for task, (kind, options) in TASKS.items():
+    for task in asked.tasks:
+        kind, options = TASKS[task]
         parts = []
         for seed in SEEDS:
-            made = planted(kind, 2 * asked.items, seed=seed, **options)
+            made = (
+                facts(2 * asked.items, seed)
+                if kind == "facts"
+                else planted(kind, 2 * asked.items, seed=seed, **options)
+            )
             folder = asked.out / f"{kind}-{seed}"
             wrong = set(mixlens.evaluate(lens, made, ["random"], ["mrr"], folder.with_name(f"{folder.name}-all")).wrong)
             right = [example for example in made if example.id not in wrong][: asked.items]
@@ -54,7 +93,8 @@ def main() -> None:
         values = np.concatenate(parts, 1)
         print(f"{task}: {values.shape[1]} prompts")
         for (label, _, _), row in zip(METHODS, values, strict=True):
-            print(f"  {label:20} {interval(row)}   less head_logit {interval(row - values[1])}")
+            less = [f"less {METHODS[k][0]} {interval(row - values[k])}" for k in (0, 1)]
+            print(f"  {label:20} {interval(row)}   {'   '.join(less)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mixlens.results import Comparison as Comparison
     from mixlens.results import Explained as Explained
     from mixlens.results import LayerMaps as LayerMaps
+    from mixlens.results import Similarity as Similarity
     from mixlens.results import Trace as Trace
     from mixlens.results import read as read
     from mixlens.target import Target as Target
@@ -50,6 +51,7 @@ _HOME = {
     "LayerMaps": "results",
     "Attribution": "results",
     "read": "results",
+    "Similarity": "results",
     "Trace": "results",
     "Target": "target",
     "Comparison": "results",
@@ -74,6 +76,7 @@ __all__ = [
     "LayerMaps",
     "Lens",
     "Network",
+    "Similarity",
     "Spec",
     "Table",
     "Target",

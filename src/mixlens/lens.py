@@ -15,6 +15,7 @@ from mixlens.errors import UnknownOption
 from mixlens.inventory import supports
 from mixlens.mixing import calls as mixing_calls
 from mixlens.process import settled
+from mixlens.similarity import similarity as alike
 from mixlens.subject import Subject, examined
 from mixlens.subject.check import Check, self_check
 from mixlens.trace import trace as whole_answer
@@ -72,7 +73,7 @@ class Lens:
     @settled
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None, spec: Spec | None = None) -> None:
         given = taken_apart(model, tokenizer)
-        self._subject = examined(given.model, given.tokenizer, name, given.pooled, spec)
+        self._subject = examined(given.model, given.tokenizer, name, given.pooled, spec, given.behind)
         self.model, self.tokenizer = self._subject.model, self._subject.tokenizer
         self.spec, self.head = self._subject.spec, self._subject.head
         self.name, self.limit = self._subject.name, self._subject.limit
@@ -105,6 +106,7 @@ class Lens:
     trace = verb(whole_answer)  # where each token of a whole answer comes from
     plan = verb(attribute_calls.plan)  # what a call would take
     compare = verb(side_by_side)  # several methods on one text
+    similarity = verb(alike)  # which words of two texts made their vectors alike
     mixing_ratio = verb(mixing_calls.mixing_ratio)  # the share of each token that comes from others
     output_statistics = verb(mixing_calls.output_statistics)  # of each layer's output over texts
 

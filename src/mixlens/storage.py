@@ -25,9 +25,10 @@ from mixlens.schema import check
 
 VERSION = 3  # of the format; a reader refuses newer ones. 1: single results, 2: comparisons, 3: streams of any kind
 KEY, SUM = "mixlens", "sha256"  # the header in the file's metadata, and the checksum in it, of all the rest
-_TENSORS = ("scores", "layers")
+_TENSORS = ("scores", "layers", "first_scores", "second_scores")
 _PARTS = ("attributions", "maps")  # of a whole
 _AXES = ("source", "into", "prompt", "answer")  # the fields that are streams
+_OWN = ("prompt", "first_scores")  # of what holds its numbers against its streams itself
 _KEYS = {"format", "kind", *_AXES, "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
 _STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions, "Picture": Picture}
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
@@ -259,7 +260,7 @@ def _restored(data: Mapping[str, Any]) -> Stream:
 
 def _fits(result: Single) -> None:
     """Raises ValueError where the numbers are not of the streams' lengths."""
-    if hasattr(result, "prompt"):  # a trace, which holds its numbers against its streams itself
+    if any(hasattr(result, name) for name in _OWN):
         return
     count = len(result.source)
     wanted = (3, 4) if hasattr(result, "aggregation") else (1,)

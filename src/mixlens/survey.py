@@ -12,7 +12,7 @@ import torch
 
 from mixlens.architectures import SPECS, Spec, base_class, spec_for
 from mixlens.errors import MixlensError, UnknownArchitecture, did_you_mean
-from mixlens.infer import Misfit, spec_of, twin_of
+from mixlens.infer import Misfit, require_one_stream, spec_of, twin_of
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter, silent
 from mixlens.subject.check import self_check
@@ -145,6 +145,8 @@ def examine(kind: str) -> Known:
             cls = base_class(config.__class__)
             if cls is None:
                 return Known(kind, "refused", "no class of it without a head")
+            if kind not in SPECS:
+                require_one_stream(config)
             twin = twin_of(cls, config)
             spec = spec_for(twin.model.config) if kind in SPECS else spec_of(twin)
             self_check(twin.model.float(), spec, kind).require()
@@ -198,7 +200,8 @@ def _row(kind: str, spec: Spec) -> str:
     for part in spec.chain:
         gated = " (gated)" if getattr(part, "gated", False) else ""
         branch = ", norm behind" if getattr(part, "branch_norm", None) else ""
-        parts.append(type(part).__name__ + gated + branch)
+        memory = " to the encoder" if getattr(part, "reads", "self") == "memory" else ""
+        parts.append(type(part).__name__ + gated + memory + branch)
     return f"| {kind} | {spec.order} | {norm} | {'; '.join(parts)} |"
 
 

@@ -6,8 +6,10 @@ apart without a guess is refused, and the message says what to pass instead.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,11 +25,14 @@ _POOLING: dict[str, Pooled] = {"cls": "first", "mean": "mean", "lasttoken": "las
 
 @dataclass(frozen=True)
 class Given:
-    """A transformers model, its tokenizer (None: none is known), and the rows that a sentence encoder pools."""
+    """A transformers model, its tokenizer (None: none is known), the rows that a sentence encoder pools, and what it
+    has behind them.
+    """
 
     model: Any
     tokenizer: Any = None
     pooled: Pooled | None = None
+    behind: tuple[str, ...] = ()
 
 
 def taken_apart(model: Any, tokenizer: Any = None) -> Given:
@@ -46,6 +51,8 @@ def taken_apart(model: Any, tokenizer: Any = None) -> Given:
         raise ModelError(_told(given.model))
     model = unwrap(given.model)
     usable(model)
+    if given.pooled is None and not given.behind:
+        given = _saved_beside(model, given)
     kind = image_processor if fed(model) == PIXELS else readable
     return replace(given, model=model, tokenizer=kind(given.tokenizer))
 
@@ -54,9 +61,9 @@ def _inside(given: Given) -> Given | None:
     """What one wrapper holds; None where it is none."""
     model, names = given.model, _names(given.model)
     if "OptimizedModule" in names:
-        return Given(model._orig_mod, pooled=given.pooled)
+        return replace(given, model=model._orig_mod)
     if "DataParallel" in names or "DistributedDataParallel" in names:
-        return Given(model.module, pooled=given.pooled)
+        return replace(given, model=model.module)
     if "Pipeline" in names and hasattr(model, "model"):
         return Given(model.model, getattr(model, "image_processor", None) or getattr(model, "tokenizer", None))
     if "Trainer" in names and hasattr(model, "model"):
@@ -68,7 +75,7 @@ def _inside(given: Given) -> Given | None:
         return _sentence_encoder(model)
     if hasattr(model, "get_base_model") and hasattr(model, "peft_config"):
         inner = model.get_base_model()
-        return None if _is_model(inner) else Given(inner, pooled=given.pooled)
+        return None if _is_model(inner) else replace(given, model=inner)
     return None
 
 
@@ -85,7 +92,30 @@ def _sentence_encoder(model: Any) -> Given:
     if not isinstance(mode, (str, tuple, list)) and hasattr(pooling, "get_pooling_mode_str"):
         mode = pooling.get_pooling_mode_str()  # type: ignore[union-attr]
     modes = [mode] if isinstance(mode, str) else list(mode or ())
-    return Given(inner, getattr(model, "tokenizer", None), _POOLING.get(str(modes[0])) if len(modes) == 1 else None)
+    pooled = _POOLING.get(str(modes[0])) if len(modes) == 1 else None
+    behind = tuple(type(p).__name__ for p in parts[1:] if not _names(p) & {"Pooling", "Normalize", "Dropout"})
+    return Given(inner, getattr(model, "tokenizer", None), pooled, behind)
+
+
+_SAVED: dict[str, Pooled] = {
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "last",
+}
+
+
+def _saved_beside(model: Any, given: Given) -> Given:
+    """With the rows that the folder of a sentence encoder says: modules.json, and the configuration of its pooling."""
+    folder = Path(str(getattr(model.config, "_name_or_path", "") or "."))
+    try:
+        parts = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        kinds = {str(part["type"]).rpartition(".")[2]: folder / str(part["path"]) for part in parts[1:]}
+        modes = json.loads((kinds.pop("Pooling") / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return given  # no sentence encoder's folder
+    chosen = [name for name, value in modes.items() if name.startswith("pooling_mode") and value is True]
+    pooled = _SAVED.get(chosen[0]) if len(chosen) == 1 else _POOLING.get(str(modes.get("pooling_mode")))
+    return replace(given, pooled=pooled, behind=tuple(k for k in kinds if k not in ("Normalize", "Dropout")))
 
 
 def unwrap_adapter(model: Any) -> Any:

@@ -12,7 +12,17 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from mixlens.architectures.match import base_class, base_model, has_spec, layer_modules, spec_for, submodule, unwrap
+from mixlens.architectures.match import (
+    base_class,
+    base_model,
+    decoder_of,
+    encoder_of,
+    has_spec,
+    layer_modules,
+    spec_for,
+    submodule,
+    unwrap,
+)
 from mixlens.architectures.sizes import (
     TEXT,
     accepts,
@@ -40,6 +50,8 @@ __all__ = [
     "base_class",
     "base_model",
     "by_length",
+    "decoder_of",
+    "encoder_of",
     "fed",
     "ffn_width",
     "fuses_attention",

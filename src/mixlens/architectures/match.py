@@ -15,7 +15,9 @@ from mixlens.errors import ModelError, SelfCheckFailed, UnknownArchitecture, Uns
 _SIZES = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
 type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_heads head_dim
 word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner
-num_layers num_heads d_model max_seq_len expansion_ratio ffn_hidden_size"""
+num_layers num_heads d_model max_seq_len expansion_ratio ffn_hidden_size encoder_layers decoder_layers
+encoder_ffn_dim decoder_ffn_dim encoder_attention_heads decoder_attention_heads decoder_vocab_size d_kv d_ff
+num_decoder_layers"""
 _READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon
 rms_norm_eps
 norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters
@@ -27,16 +29,19 @@ num_local_experts num_experts num_experts_per_tok experts_per_token moe_intermed
 mlp_only_layers norm_topk_prob swiglu_limit relative_attention relative_attention_num_buckets pos_att_type
 position_buckets share_att_key norm_rel_ebd max_relative_positions position_biased_input alibi attention_types
 attention_layers window_size num_kv_heads multi_query new_decoder_architecture parallel_attn num_ln_in_parallel_attn
-bias attn_config pooler_hidden_size pooler_dropout pooler_hidden_act"""
+bias attn_config pooler_hidden_size pooler_dropout pooler_hidden_act scale_embedding feed_forward_proj
+dense_act_fn is_gated_act relative_attention_max_distance is_encoder_decoder share_encoder_decoder_embeddings"""
 _ELSEWHERE = """_name_or_path architectures dtype id2label label2id model_type output_attentions output_hidden_states
 problem_type return_dict transformers_version use_cache tie_word_embeddings final_logit_softcapping
 _remove_final_layer_norm classifier_pooling classifier_dropout classifier_dropout_prob classifier_bias
 classifier_activation decoder_bias summary_type summary_use_proj summary_activation summary_last_dropout
 summary_first_dropout summary_proj_to_labels pad_token_id bos_token_id eos_token_id cls_token_id sep_token_id
-sparse_prediction sparse_pred_ignore_index deterministic_flash_attn"""
+sparse_prediction sparse_pred_ignore_index deterministic_flash_attn decoder_start_token_id forced_bos_token_id
+forced_eos_token_id scale_decoder_outputs"""
 _TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
 seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range
-init_std initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits"""
+init_std initializer_factor encoder_layerdrop decoder_layerdrop activation_dropout dropout_rate
+classif_dropout initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits"""
 HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
 
 # Keys that today's classes no longer read although old checkpoints carry them: the model would be another one.
@@ -71,6 +76,16 @@ def base_model(model: Any) -> Any:
         return base
     inside = [module for module in model.modules() if isinstance(module, kind)]
     return inside[0] if len(inside) == 1 else base
+
+
+def encoder_of(model: Any) -> Any:
+    """The encoder of an encoder-decoder, a model without a head."""
+    return base_model(model).get_encoder()
+
+
+def decoder_of(model: Any) -> Any:
+    """The decoder of an encoder-decoder."""
+    return base_model(model).get_decoder()
 
 
 @cache

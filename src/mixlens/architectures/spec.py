@@ -100,7 +100,8 @@ class Spec:
     the layer. `layers` is the path of a list below the base model, or a function of the base model to the layers
     in the order in which they run (one that runs several times is there as often). What is not here is read from the
     pass itself: query, key and value projections, head counts, rotary embeddings, masks and windows. A spec that is
-    wrong does not survive the self-check at load.
+    wrong does not survive the self-check at load. Of an encoder-decoder it is the decoder's, and has the encoder's as
+    its `memory`.
 
     Examples:
         >>> attend = mixlens.Attend("attn", "attn.c_proj")
@@ -118,10 +119,16 @@ class Spec:
     seam: Seam = "interface"
     bare: bool = False  # pre-LN, but the first layer's attention reads its input without a norm
     positions: Positions = "all"
+    memory: Spec | None = None  # of an encoder-decoder: the encoder's layers, their path below the encoder
 
     def __post_init__(self) -> None:
         if not self.attends:
             raise ValueError(f"expected at least one attention sub-block, got {self.chain}")
+        if self.memory is not None and [attend.reads for attend in self.attends] != ["self", "memory"]:
+            raise ValueError(
+                "expected a layer that reads an encoder's memory to attend to itself and then to that, got attention "
+                f"to {', '.join(attend.reads for attend in self.attends)}"
+            )
         for k, part in enumerate(self.chain):
             if part.scale is not None and part.branch_norm is not None:
                 raise ValueError(f"expected a norm or a scale between a sub-block and the residual sum, got {part}")

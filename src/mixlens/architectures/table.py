@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from mixlens.architectures import families
+from mixlens.architectures import families, translators
 from mixlens.architectures.spec import Spec
 
 SPECS: dict[str, Callable[[Any], Spec]] = {
@@ -37,11 +37,20 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "bloom": lambda config: families.BLOOM,
     "gpt_neo": lambda config: families.GPT_NEO,
     "mpt": lambda config: families.MPT,
+    "bart": translators.bart,
+    "marian": translators.bart,
+    "mbart": translators.mbart,
+    "pegasus": translators.mbart,
+    "m2m_100": translators.m2m_100,
+    "t5": translators.t5,
+    "mt5": translators.t5,
 }
 
 CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values
     "gpt_neox": ("use_parallel_residual", (True, False)),
     "opt": ("do_layer_norm_before", (True, False)),
+    "t5": ("is_gated_act", (False, True)),
+    "mt5": ("is_gated_act", (False, True)),
 }
 
 

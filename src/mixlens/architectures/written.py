@@ -18,11 +18,13 @@ def written(part: Any, indent: str = "") -> str:
         return repr(part)
     inner = indent + "    "
     shown = [(f.name, getattr(part, f.name)) for f in fields(part) if _told(f, getattr(part, f.name))]
-    if not any(_holds(value) for _, value in shown):
+    if not any(_holds(value) or is_dataclass(value) for _, value in shown):
         return f"{type(part).__name__}({', '.join(f'{name}={_plain(value)}' for name, value in shown)})"
     lines = []
     for name, value in shown:
-        if _holds(value):
+        if is_dataclass(value):
+            lines.append(f"{inner}{name}={written(value, inner)},\n")
+        elif _holds(value):
             parts = "".join(f"{inner}    {written(p, inner + '    ')},\n" for p in value)
             lines.append(f"{inner}{name}=(\n{parts}{inner}),\n")
         else:

@@ -199,6 +199,7 @@ def plan(
         >>> lens.plan("a deep and meaningful film.", method="alti", memory="1GB").fits
         True
     """
+    subject = subject.encoder if maps else subject
     lengths = [len(tokens) for tokens in subject.read(text, truncate).require()]
     name = method if method is not None else "globenc" if maps else default_method(subject)
     if maps or (name in MIXING and name not in ATTRIBUTIONS):

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mixlens.answer import answer
 from mixlens.attribute.method import Method
+from mixlens.attribute.traced import Traced, padded
 from mixlens.cost import Cost
 from mixlens.results import Attribution
 from mixlens.subject import Subject
@@ -33,6 +35,18 @@ class Random(Method):
 
     def options(self) -> dict[str, Any]:
         return {"seed": 0}
+
+    @property
+    def two_streams(self) -> bool:
+        return True
+
+    def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
+        """Of an encoder-decoder; an answer token's text has its own scores."""
+        if not ask.source:
+            return None
+        seed, ids = ask.options.get("seed", 0), ask.tokens.ids
+        made = [np.random.default_rng([seed, *ids[: row + 1]]).random(row + 1) for row in ask.rows]
+        return padded([torch.from_numpy(scores) for scores in made], len(ids))
 
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """A text has its own scores, whatever its batch."""

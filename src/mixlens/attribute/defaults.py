@@ -19,17 +19,21 @@ class Default:
     """One line of the table: `method` explains models whose rows see earlier tokens alone (`causal`), or all tokens.
 
     `tasks`: of these heads; None: of any that answers. `answered`: whether there must be an answer at all.
+    `two_streams`: of encoder-decoders.
     """
 
     method: str
     causal: bool
     tasks: tuple[HeadTask, ...] | None = None
     answered: bool = True
+    two_streams: bool = False
 
     def fits(self, subject: Subject) -> bool:
         """Whether it is for this model, and defined there."""
         head = subject.head
-        if head.causal != self.causal or (self.answered and head.task == "none"):
+        if self.two_streams != (subject.memory is not None) or head.causal != self.causal:
+            return False
+        if self.answered and head.task == "none":
             return False
         return (self.tasks is None or head.task in self.tasks) and _defined(self.method, subject)
 
@@ -37,6 +41,7 @@ class Default:
 # The first that fits. A rollout through many causal layers says where a token stands rather than what it is: below
 # random scores on answers whose source is known.
 DEFAULTS = (
+    Default("alti", causal=True, answered=False, two_streams=True),
     Default("head_logit", causal=True, tasks=("causal",)),
     Default("saliency", causal=True),
     Default("alti", causal=True, answered=False),  # no answer, so no gradient of one

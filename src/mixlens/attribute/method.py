@@ -43,6 +43,11 @@ class Method:
     heads: tuple[HeadTask, ...] | None = None
     baseline: ClassVar[bool] = False  # it explains nothing, so no refusal names it instead of another
 
+    @property
+    def two_streams(self) -> bool:
+        """Whether it explains the answers of encoder-decoders: `rows` over a source and the answer's own tokens."""
+        return False
+
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """The Attributions of each of several requests for the same texts, whose methods share a pass (`shares`)."""
         return [self.attributions(subject, ask) for ask in asks]
@@ -89,6 +94,11 @@ class Method:
 
     def for_spec(self, spec: Spec) -> Method:
         """The method as it stands for an architecture. Raises Undefined."""
+        if spec.memory is not None and not self.two_streams:
+            raise Undefined(
+                f"{self.name} is not defined for two streams of tokens, an encoder's and a decoder's; use alti, "
+                "value_zeroing or saliency"
+            )
         return self
 
     def for_head(self, head: Head) -> Method:

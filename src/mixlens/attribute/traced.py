@@ -14,11 +14,12 @@ from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.capture.joined import predicting
-from mixlens.capture.stream import Stream
+from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined
 from mixlens.progress import Progress
 from mixlens.subject import Subject
 from mixlens.subject.rows import row_logits
+from mixlens.subject.streams import Streams
 from mixlens.target import Quantity
 
 
@@ -28,18 +29,20 @@ class Traced:
 
     Answer token t stands at position first + t and is predicted at row first + t - 1 (`rows`). `resolve`: the logits
     there to what is explained, by default the tokens themselves. `documents`: name -> its tokens [first, last) in the
-    prompt.
+    prompt. `source`: of an encoder-decoder, how many of the first tokens the encoder reads; the rest is the decoder's,
+    and rows and places are counted through both.
     """
 
     subject: Subject
     options: Mapping[str, Any]
-    tokens: Stream
+    tokens: Tokens
     first: int
     count: int
     resolve: Callable[[Tensor], list[Answer]]
     progress: Progress | None = None
     documents: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     batch_size: int = 32
+    source: int = 0
 
     @property
     def rows(self) -> list[int]:
@@ -49,6 +52,10 @@ class Traced:
     @cached_property
     def logits(self) -> Float[Tensor, "answer vocabulary"]:
         """What the model gives at these rows: of the method's own pass, where it told of one, else of another."""
+        if self.source:
+            streams = Streams(self.subject, self.tokens.ids, self.source)
+            with torch.no_grad():
+                return streams.logits(streams.decoded(streams.encoded()), self.rows)
         return row_logits(self.subject, self.tokens, self.rows)
 
     @cached_property

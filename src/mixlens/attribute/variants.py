@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,25 +84,12 @@ def variant(
 
     Deleted tokens move those behind them. A causal model without its last token is read at the one before.
     """
-    if isinstance(stream, Picture) and isinstance(filler, str):
-        return Variant(removed, stream.without(removed, filler), at, answer)
-    tokens = text_of(stream)
-    if isinstance(filler, int):
-        ids = tuple(filler if i in removed else t for i, t in enumerate(tokens.ids))
-        return Variant(removed, replace(tokens, ids=ids), at, answer)
-    kept = [i for i in range(len(tokens)) if i not in removed]
+    if filler is not None:
+        return Variant(removed, without(stream, removed, filler), at, answer)
+    kept = [i for i in range(len(stream)) if i not in removed]
     if not kept:
         return removed
-    inputs = {k: v[: len(kept)] if k == "position_ids" else tuple(v[i] for i in kept) for k, v in tokens.inputs.items()}
-    short = replace(
-        tokens,
-        ids=tuple(tokens.ids[i] for i in kept),
-        pieces=tuple(tokens.pieces[i] for i in kept),
-        special=tuple(tokens.special[i] for i in kept),
-        spans=None,
-        groups=None,
-        inputs=inputs,
-    )
+    short = without(stream, removed)
     if head.task == "question":
         if set(answer.indices) & set(removed):
             return removed
@@ -111,3 +99,23 @@ def variant(
     if at in removed and not (head.task == "causal" and kept[0] < at):
         return removed
     return Variant(removed, short, sum(i <= at for i in kept) - 1, answer)
+
+
+def without(stream: Stream, removed: Sequence[int], filler: Substitute | None = None) -> Stream:
+    """The text without some tokens, or with another in their place. Deleted tokens move those behind them."""
+    if isinstance(stream, Picture) and isinstance(filler, str):
+        return stream.without(tuple(removed), filler)
+    tokens = text_of(stream)
+    if isinstance(filler, int):
+        return replace(tokens, ids=tuple(filler if i in removed else t for i, t in enumerate(tokens.ids)))
+    kept = [i for i in range(len(tokens)) if i not in removed]
+    inputs = {k: v[: len(kept)] if k == "position_ids" else tuple(v[i] for i in kept) for k, v in tokens.inputs.items()}
+    return replace(
+        tokens,
+        ids=tuple(tokens.ids[i] for i in kept),
+        pieces=tuple(tokens.pieces[i] for i in kept),
+        special=tuple(tokens.special[i] for i in kept),
+        spans=None,
+        groups=None,
+        inputs=inputs,
+    )

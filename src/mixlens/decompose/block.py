@@ -147,18 +147,26 @@ class Block:
                 f"expected a post-LN layer for the stage '{stage}', got a {self.spec.order}-LN one: no norm follows "
                 "its residual sum"
             )
-        projection, residual, scale = self.output[0], None, None
+        projection, scale = self.output[0], None
         branch_norm = self.attend.branch_norm
-        if stage != "attention":
-            residual = self.x if self.one_stream else None
-            if branch_norm is not None:
-                projection, scale = self.norm(branch_norm).linear(projection), self.scale(branch_norm)
+        if stage != "attention" and branch_norm is not None:
+            projection, scale = self.norm(branch_norm).linear(projection), self.scale(branch_norm)
         for path in self._norms_to(stage):
             norm, factor = self.norm(path), self.scale(path)
             projection = norm.linear(projection)
-            residual = None if residual is None else norm.linear(residual) * factor[..., None]
             scale = factor if scale is None else scale * factor
+        residual = self.carried(stage) if self.one_stream and stage != "attention" else None
         return Terms(self.call, self.values, projection, scale, residual, self.place, self.one_stream)
+
+    def carried(self, stage: Stage) -> Tensor:
+        """What the vectors that enter are at a stage behind the residual sum: through the frozen norms, LN beta out.
+
+        Where one stream is read it is part of the term i = j; else it is a term of its own. (batch, position, dim).
+        """
+        vectors = self.x
+        for path in self._norms_to(stage):
+            vectors = self.norm(path).linear(vectors) * self.scale(path)[..., None]
+        return vectors
 
     def result(self, stage: Stage) -> Tensor:
         """The real vector at a stage, biases in: what the terms explain. (batch, position, dim)."""

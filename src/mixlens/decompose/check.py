@@ -26,6 +26,7 @@ class LayerCheck:
     sum_of_terms: float  # sum of the terms + b_O against the output projection's output; qkv against what came of it
     finish: float  # `finish` of that output against the layer's output
     norms: float  # frozen affine forms against the norms' outputs
+    part: str = ""  # of an encoder-decoder: "encoder", "decoder", or "cross" for the decoder's attention to the encoder
 
     @property
     def worst(self) -> float:

@@ -11,7 +11,7 @@ from mixlens.architectures.match import check_gone
 from mixlens.errors import UnknownArchitecture, UnknownOption
 from mixlens.infer.reasons import Misfit
 from mixlens.infer.spec import spec_of
-from mixlens.infer.twin import twin_of
+from mixlens.infer.twin import require_one_stream, twin_of
 from mixlens.progress import silent
 
 Origin: TypeAlias = Literal["hand-written", "inferred", "given"]
@@ -69,6 +69,7 @@ def infer(kind: Any, config: Any) -> Spec:
     with _lock:
         if key not in _found:
             try:
+                require_one_stream(config)
                 with silent():
                     _found[key] = spec_of(twin_of(kind, config))
             except (Misfit, UnknownArchitecture) as error:

@@ -36,8 +36,6 @@ class Twin:
 
 def twin_of(kind: Any, config: Any) -> Twin:
     """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run, Misfit."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise Misfit(TWO_STREAMS)
     if hasattr(kind, "get_text_features") and hasattr(kind, "get_image_features"):
         raise Misfit(TWO_TOWERS)
     failed: list[str] = []
@@ -56,6 +54,16 @@ def twin_of(kind: Any, config: Any) -> Twin:
         f"expected a class of which a small model can be built and fed {food}, got {kind.__name__} "
         f"('{config.model_type}'): {failed[0]}"
     )
+
+
+def require_one_stream(config: Any) -> None:
+    """Raises Misfit for an encoder-decoder: none is found, those of the table are known."""
+    if _two_streams(config):
+        raise Misfit(TWO_STREAMS)
+
+
+def _two_streams(config: Any) -> bool:
+    return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def _built(kind: Any, config: Any) -> Any:
@@ -94,7 +102,8 @@ def _inputs(model: Any) -> dict[str, Tensor]:
     if fed(model) == PIXELS:
         return {PIXELS: random_picture(shape_of(model)).to(model.dtype)}
     ids = _ids(model)
-    return {TEXT: ids, "attention_mask": torch.ones_like(ids)}
+    beside = {"decoder_input_ids": ids} if _two_streams(model.config) else {}
+    return {TEXT: ids, "attention_mask": torch.ones_like(ids), **beside}
 
 
 def _ids(model: Any) -> Tensor:

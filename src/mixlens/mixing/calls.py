@@ -156,6 +156,7 @@ def mixing(
 ) -> LayerMaps | Results[Any]:
     """The maps of one text (or a list of texts): how much of each token goes into each, layer by layer.
 
+    Of an encoder-decoder they are the encoder's; what its decoder reads is `Lens.trace`'s.
     `method`: a name of `mixlens.methods()`; `options` are that method's. `queries`: these rows alone (negatives
     count from the end), with less work; not every method can. `batch_size`: at most so many texts at a time;
     `memory`: bytes or "2GB" to stay inside (None: what is free). `truncate`: cut texts over the model's positions
@@ -170,6 +171,7 @@ def mixing(
         >>> lens.mixing("a deep film.", method="alti", queries=[0]).scores.shape
         torch.Size([6, 1, 6])
     """
+    subject = subject.encoder
     mixing_method(subject, method, options)
     texts = subject.read(text, truncate)
 
@@ -201,6 +203,7 @@ def mixing_ratio(
         >>> lens.mixing_ratio("a deep film.").shape
         torch.Size([6, 6])
     """
+    subject = subject.encoder
     texts = subject.read(text, truncate)
     ran = subject.through(texts.require(), lambda block: ratio(block, method), square=False, batch_size=batch_size)
     ratios = [torch.stack(text_pass.layers) for text_pass in ran]
@@ -219,6 +222,7 @@ def output_statistics(subject: Subject, /, texts: Any, *, batch_size: int = 32) 
         >>> lens.mixing("a dull film", method="value_zeroing", standardize=statistics).scores.shape
         torch.Size([6, 5, 5])
     """
+    subject = subject.encoder
     streams = subject.read(texts).require()
     ran = subject.through(streams, lambda block: block.y, square=False, batch_size=batch_size)
     outputs = torch.cat([torch.stack(text_pass.layers) for text_pass in ran], 1).double()

@@ -11,6 +11,7 @@ from torch import Tensor
 from mixlens.architectures.spec import Order, Spec
 from mixlens.cost import Cost
 from mixlens.errors import Undefined
+from mixlens.mixing.across import Across
 from mixlens.options import options_of
 
 
@@ -18,7 +19,8 @@ from mixlens.options import options_of
 class Mixing:
     """A mixing method: a pure function `(block, **options) -> (batch, query, key)`, and the facts about it.
 
-    `costs`: what the maps take, by the method's options. `queries`: it can be had row-wise, with less work.
+    `across`: the same of the two attentions of a layer that reads two streams. `costs`: what the maps take, by the
+    method's options. `queries`: it can be had row-wise, with less work.
     """
 
     function: Callable[..., Tensor]
@@ -32,6 +34,7 @@ class Mixing:
     signed: bool = False
     queries: bool = False
     orders: tuple[Order, ...] = ("post", "pre", "parallel")
+    across: Callable[..., Across] | None = None  # of a decoder's layer that reads an encoder's output too
 
     @property
     def work(self) -> str:
@@ -51,6 +54,8 @@ class Mixing:
         """What an architecture has not that such a map needs; None: it is defined there."""
         if spec.order not in self.orders:
             return f"needs a norm behind the residual sum (post-LN); these layers: {spec.order}"
+        if spec.memory is not None and self.across is None:
+            return "has no map of layers that read two streams, a decoder's own tokens and an encoder's"
         if self.work == "jacobian" and spec.seam == "softmax":
             return "needs queries and keys; this model's attention hands over its logits alone"
         return None

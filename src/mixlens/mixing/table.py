@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from mixlens.mixing.across import (
+    alti_across,
+    attention_across,
+    globenc_across,
+    norm_across,
+    value_zeroing_across,
+)
 from mixlens.mixing.alti import alti
 from mixlens.mixing.attention import attention, attention_fixed_res, attention_res
 from mixlens.mixing.costs import DECOMPOSE, EDGES, FINISH, FORWARD, FORWARD_HEADS, JACOBIAN, VALUES
@@ -22,6 +29,7 @@ MIXING: dict[str, Mixing] = {
         FORWARD_HEADS,
         rows_sum_to_one=True,
         queries=True,
+        across=attention_across,
     ),
     "attention_fixed_res": Mixing(
         attention_fixed_res,
@@ -67,6 +75,7 @@ MIXING: dict[str, Mixing] = {
         DECOMPOSE,
         holds_residual=True,
         queries=True,
+        across=norm_across,
     ),
     "norm_resln": Mixing(
         norm_resln,
@@ -77,6 +86,7 @@ MIXING: dict[str, Mixing] = {
         holds_residual=True,
         orders=("post",),
         queries=True,
+        across=norm_across,
     ),
     "globenc": Mixing(
         globenc,
@@ -86,6 +96,7 @@ MIXING: dict[str, Mixing] = {
         DECOMPOSE,
         holds_residual=True,
         queries=True,
+        across=globenc_across,
     ),
     "alti": Mixing(
         alti,
@@ -96,6 +107,7 @@ MIXING: dict[str, Mixing] = {
         rows_sum_to_one=True,
         holds_residual=True,
         queries=True,
+        across=alti_across,
     ),
     "ifr": Mixing(
         ifr,
@@ -115,6 +127,7 @@ MIXING: dict[str, Mixing] = {
         FINISH,
         rows_sum_to_one=True,
         queries=True,
+        across=value_zeroing_across,
     ),
     "hta": Mixing(
         hta,

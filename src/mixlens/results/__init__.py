@@ -1,4 +1,4 @@
-"""What comes out: `LayerMaps`, `Attribution`, `Comparison`, `Trace`, `Explained`: frozen, with where they come from."""
+"""What comes out: frozen results, each with where it comes from."""
 
 from mixlens.files import PathLike
 from mixlens.results.attribution import Attribution, Word
@@ -7,6 +7,7 @@ from mixlens.results.comparison import Comparison
 from mixlens.results.explained import Explained
 from mixlens.results.kinds import read
 from mixlens.results.maps import LayerMaps
+from mixlens.results.similarity import Similarity
 from mixlens.results.trace import Trace
 from mixlens.results.unit_trace import UnitTrace
 
@@ -17,6 +18,7 @@ __all__ = [
     "LayerMaps",
     "PathLike",
     "Results",
+    "Similarity",
     "Trace",
     "UnitTrace",
     "Word",

@@ -12,18 +12,20 @@ from mixlens.results.comparison import Comparison
 from mixlens.results.explained import KIND, Explained
 from mixlens.results.folder import manifest_of
 from mixlens.results.maps import LayerMaps
+from mixlens.results.similarity import Similarity
 from mixlens.results.trace import Trace
 
-KINDS: dict[str, type[Attribution | LayerMaps | Comparison | Trace]] = {
+KINDS: dict[str, type[Attribution | LayerMaps | Comparison | Similarity | Trace]] = {
     "Attribution": Attribution,
     "LayerMaps": LayerMaps,
     "Comparison": Comparison,
+    "Similarity": Similarity,
     "Trace": Trace,
 }
 
 
 @checked
-def read(path: PathLike) -> Attribution | LayerMaps | Comparison | Trace | Explained:
+def read(path: PathLike) -> Attribution | LayerMaps | Comparison | Similarity | Trace | Explained:
     """Read a result that `save` wrote, every number bit-exact; or the folder that `mixlens.explain_data` wrote.
 
     Raises ResultFileError.

@@ -160,6 +160,22 @@ class Trace(Tabled):
         """
         return unit_trace(self, by)
 
+    def shares(self) -> tuple[float | None, ...]:
+        """Of each answer token the share of the source: what the prompt's tokens hold of the sizes of its scores.
+
+        The rest is the answer's before it, of an encoder-decoder with what its decoder starts from (the share of
+        the source against the target's prefix, Ferrando 2022). None where all scores are 0.
+        """
+        sizes = self.scores.detach().double().abs()
+        source, total = sizes[:, : self._source_tokens].sum(1).tolist(), sizes.sum(1).tolist()
+        return tuple(part / whole if whole > 0 else None for part, whole in zip(source, total, strict=True))
+
+    @property
+    def _source_tokens(self) -> int:
+        """How many of the prompt's tokens are not the decoder's own beginning."""
+        count = self.meta.get("source_tokens", len(self.prompt))
+        return count if isinstance(count, int) else len(self.prompt)
+
     def through_answer(self) -> Trace:
         """What the answer's own tokens took is handed back to the prompt's: closure (CAGE, 2025), in float64.
 
@@ -203,10 +219,11 @@ class Trace(Tabled):
         probability, the answer token's own.
         """
         names, answers, size = self.tokens, self.answer.names, len(self.prompt)
+        source = self._source_tokens
         return [
             {
                 **{"answer_index": t, "answer": answers[t], "source_index": j, "source": names[j]},
-                **{"where": "prompt" if j < size else "answer", "score": score},
+                **{"where": "prompt" if j < source else "answer", "score": score},
                 **{"probability": self.said[t].get("target_probability")},
             }
             for t, row in enumerate(self.scores.tolist())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mixlens.architectures import Spec, base_model, layer_count, layer_modules
+from mixlens.architectures import Spec, base_model, encoder_of, layer_count, layer_modules
 from mixlens.capture.offload import let_go
 from mixlens.capture.run import LayerPass, run
 from mixlens.capture.shadow import implementation, shadow
@@ -18,6 +18,7 @@ from mixlens.errors import SelfCheckFailed
 from mixlens.infer import Origin
 from mixlens.precision import is_half
 from mixlens.subject.finite import not_finite
+from mixlens.subject.outputs import result_of
 from mixlens.subject.probe import probe_inputs
 
 
@@ -58,7 +59,8 @@ class Check:
         bad = max(self.layers, key=lambda layer: layer.worst)
         if bad.worst > self.tolerance:
             part = max(("sum_of_terms", "finish", "norms"), key=lambda name: getattr(bad, name))
-            fault = f"{part} of layer {bad.layer} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
+            where = f"{bad.layer} ({bad.part})" if bad.part else f"{bad.layer}"
+            fault = f"{part} of layer {where} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
         else:
             fault = f"the captured output is off by {self.reference:.1e} (at most {self.reference_tolerance:.1e})"
         raise SelfCheckFailed(
@@ -67,9 +69,24 @@ class Check:
         )
 
 
-@torch.no_grad()
 def self_check(model: Any, spec: Spec, name: str) -> Check:
-    """Run the check. Raises NotFinite for NaN weights; does not raise for residuals (see `Check.require`)."""
+    """Run the check, of an encoder-decoder that of both. Raises NotFinite for NaN weights; does not raise for residuals
+    (see `Check.require`).
+    """
+    check = _checked(model, spec, name)
+    if spec.memory is None:
+        return check
+    encoder = _checked(encoder_of(model), spec.memory, name)
+    return replace(
+        check,
+        layers=(*(replace(layer, part="encoder") for layer in encoder.layers), *check.layers),
+        tolerance=max(check.tolerance, encoder.tolerance),
+        reference=max(check.reference, encoder.reference),
+    )
+
+
+@torch.no_grad()
+def _checked(model: Any, spec: Spec, name: str) -> Check:
     inputs = probe_inputs(model, spec)
     checks: list[LayerCheck] = []
     limit, causal = 0.0, False
@@ -83,12 +100,16 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
                 f"{seen.index - 1} gave, it reads something else; a part of the model between them has no rule here"
             )
         last = seen.y
-        block = Block(spec, seen)
+        block = Block(spec, seen, 0)
         if not bool(torch.isfinite(block.y).all()):
             raise not_finite(model, f"layer {seen.index}")
         limit = max(limit, tolerance(block, seen.x.dtype))
         try:
-            checks.append(residuals(block))
+            if spec.memory is None:
+                checks.append(residuals(block))
+            else:
+                checks.append(replace(residuals(block), part="decoder"))
+                checks.append(replace(residuals(Block(spec, seen, 1)), part="cross"))
         except (RuntimeError, TypeError) as error:  # shapes that do not fit, arguments that are missing
             if isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -99,12 +120,13 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
         visible = block.call.visible()
         causal = visible is not None and not bool(visible.triu(1).any())
 
-    got = run(model, spec, inputs, look).last_hidden_state
+    got = result_of(run(model, spec, inputs, look))
     plain = base_model(shadow(model, _reference(model)))
     for layer in layer_modules(plain, spec):
         layer.register_forward_hook(lambda module, args, out: let_go(module))
-    beside = _beside(plain, layer_modules(plain, spec))
-    real = plain(**inputs).last_hidden_state
+    encoder = [] if spec.memory is None else layer_modules(encoder_of(plain), spec.memory)
+    beside = _beside(plain, layer_modules(plain, spec) + encoder)
+    real = result_of(plain(**inputs))
     if beside:
         raise SelfCheckFailed(
             f"expected the spec of {name} ({model.config.model_type}) to name all of its layers, '{beside[0]}' runs "
@@ -113,9 +135,9 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
     if not bool(torch.isfinite(real).all()):
         raise not_finite(model, "the last layer")
     off = float((got - real).abs().max() / real.abs().max().clamp_min(1e-30))
-    expected = layer_count(model, spec)
-    if len(checks) != expected:
-        raise SelfCheckFailed(f"expected {expected} layers of {name} to run, {len(checks)} did; the spec names others")
+    expected, ran = layer_count(model, spec), len(checks) // len(spec.attends)
+    if ran != expected:
+        raise SelfCheckFailed(f"expected {expected} layers of {name} to run, {ran} did; the spec names others")
     # The attention kernels differ in rounding, and the difference grows with depth; eager ones may round to float32.
     wide = limit if _reference(model) != "eager" else max(limit, 50 * torch.finfo(torch.float32).eps)
     far = 0.2 if is_half(model.dtype) else 4 * wide

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.architectures import TEXT, Spec, accepts, base_model, fed, layer_count
+from mixlens.architectures import TEXT, Spec, accepts, base_model, decoder_of, fed, layer_count
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
@@ -25,6 +25,7 @@ class Head:
 
     `keys`: where its logits stand in the model's output. `pooled`: the rows that a sequence classifier was seen to
     read. `unread`: what came out where no logits are known among it.
+    `behind`: what a sentence encoder has between its pooled rows and its vectors, where that changes their direction.
     """
 
     task: HeadTask
@@ -38,6 +39,7 @@ class Head:
     multilabel: bool = False
     keys: tuple[Key, ...] = ()
     unread: str | None = None
+    behind: tuple[str, ...] = ()
     fed: str = TEXT  # the name of what the model reads
 
     @property
@@ -50,22 +52,27 @@ class Head:
         return "a model without a head" if self.task == "none" else f"a {self.task} head"
 
 
-def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None) -> Head:
+def head_of(
+    model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled | None = None, behind: tuple[str, ...] = ()
+) -> Head:
     """The head of a model whose rows see no later tokens (`causal`) or do. Raises ModelError.
 
-    `pooled`: the rows that whoever uses a model without a head makes its vector of.
+    `pooled`: the rows that whoever uses a model without a head makes its vector of; `behind`: see `Head`.
     """
     config = model.config
     known: dict[str, Any] = {
+        "behind": behind,
         "causal": causal,
         "pad": getattr(config, "pad_token_id", None),
         "mask": getattr(tokenizer, "mask_token_id", None),
         "tokenizer": tokenizer,
         "fed": fed(model),
     }
+    inputs = probe_inputs(model, spec)
+    if spec.memory is not None:
+        return _translating(model, spec, inputs, known)
     if model is base_model(model):
         return Head("none", {}, pooled=pooled, **known)
-    inputs = probe_inputs(model, spec)
     output, leaf = _pass(model, spec, inputs)
     keys = answer_keys(output, leaf.shape[1], leaf.shape[-1])
     outputs = tensors(output)
@@ -87,6 +94,18 @@ def head_of(model: Any, spec: Spec, tokenizer: Any, causal: bool, pooled: Pooled
         multilabel=problem == "multi_label_classification",
         **known,
     )
+
+
+@torch.no_grad()
+def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Mapping[str, Any]) -> Head:
+    """The head of an encoder-decoder: a language model's, of the decoder's tokens, or none."""
+    output = run(model, spec, inputs, lambda seen: None, Reading(heads=True))
+    logits, size = getattr(output, "logits", None), decoder_of(model).get_input_embeddings().num_embeddings
+    if logits is None:
+        return Head("none", {}, **known)
+    if logits.shape == (*inputs["decoder_input_ids"].shape, size):
+        return Head("causal", {}, keys=("logits",), **known)
+    return Head("none", {}, unread=_seen(output), **known)
 
 
 def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:

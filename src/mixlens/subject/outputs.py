@@ -23,6 +23,15 @@ def tensors(output: Any) -> dict[Key, Tensor]:
     return {k: t for k, t in entries.items() if isinstance(t, Tensor) and t.is_floating_point() and t.ndim in (1, 2, 3)}
 
 
+def result_of(output: Any) -> Tensor:
+    """What a pass gives in the end: the last vectors, or the logits of a class that has no part without its head."""
+    last: Tensor | None = getattr(output, "last_hidden_state", None)
+    logits: Tensor | None = getattr(output, "logits", None)
+    result = logits if last is None else last
+    assert result is not None
+    return result
+
+
 def answer_keys(output: Any, tokens: int, width: int) -> tuple[Key, ...]:
     """Where the logits are in the output of one text of `tokens` tokens; start and end for extracted answers.
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.architectures import TEXT, Spec, base_model, fed, position_limit
+from mixlens.architectures import TEXT, Spec, base_model, decoder_of, fed, position_limit
 from mixlens.capture.layout import random_picture, shape_of
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS
@@ -28,9 +28,16 @@ def probe_inputs(model: Any, spec: Spec) -> dict[str, Tensor]:
     """A random picture, or a few tokens, the same for every model of a vocabulary size, no padding among them."""
     if fed(model) == PIXELS:
         return {PIXELS: random_picture(shape_of(model)).to(device_of(model), model.dtype)}
-    size = base_model(model).get_input_embeddings().num_embeddings
     n = max(2, min(PROBE_TOKENS, position_limit(model, spec) or PROBE_TOKENS))
     pad, draw = pad_id(model) or 0, torch.Generator("cpu").manual_seed(0)
+    ids = _drawn(base_model(model), n, pad, draw).to(device_of(model))
+    inputs = {TEXT: ids, "attention_mask": torch.ones_like(ids)}
+    if spec.memory is not None:
+        inputs["decoder_input_ids"] = _drawn(decoder_of(model), max(2, n - 5), pad, draw).to(device_of(model))
+    return inputs
+
+
+def _drawn(module: Any, n: int, pad: int, draw: torch.Generator) -> Tensor:
+    size = module.get_input_embeddings().num_embeddings
     ids = torch.randint(0, size, (1, n), generator=draw, dtype=torch.int64, device="cpu")
-    ids = torch.where(ids == pad, (pad + 1) % size, ids).to(device_of(model))
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return torch.where(ids == pad, (pad + 1) % size, ids)

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import Spec, layer_count, position_limit
+from mixlens.architectures import Spec, encoder_of, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS
 from mixlens.capture.stream import Stream
+from mixlens.errors import Undefined
 from mixlens.infer import Origin, known
 from mixlens.process import settled
 from mixlens.progress import Progress
@@ -32,7 +33,8 @@ class Subject:
     decomposition were off the model's own.
 
     `origin`: who says how the layers are built. `limit`: the most tokens it has positions for (None: nothing says so).
-    `checked_as`: the dtype and the device that the model had then (see `current`). The model is the user's, and is
+    `checked_as`: the dtype and the device that the model had then (see `current`). `memory`: of an encoder-decoder the
+    encoder, a subject of its own; `spec`, `layers` and `head` are then the decoder's. The model is the user's, and is
     never changed.
     """
 
@@ -45,6 +47,7 @@ class Subject:
     check: Check
     checked_as: tuple[torch.dtype, torch.device]
     origin: Origin = "hand-written"
+    memory: Subject | None = None
 
     def current(self) -> Subject:
         """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
@@ -54,7 +57,15 @@ class Subject:
         """
         if _form(self.model) == self.checked_as:
             return replace(self)
-        return replace(self, check=examination(self.model, self.spec, self.name), checked_as=_form(self.model))
+        check, memory = examination(self.model, self.spec, self.name), self.memory
+        if memory is not None:
+            memory = replace(memory, check=_of_encoder(check), checked_as=_form(memory.model))
+        return replace(self, check=check, checked_as=_form(self.model), memory=memory)
+
+    @property
+    def encoder(self) -> Subject:
+        """Whose layers a text alone goes through: an encoder-decoder's encoder, of all others itself."""
+        return self if self.memory is None else self.memory
 
     @property
     def residual(self) -> float:
@@ -82,7 +93,14 @@ class Subject:
         return unembedding_of(self.model, self.spec, probe_inputs(self.model, self.spec))
 
     def read(self, data: Any, truncate: bool = False) -> Texts:
-        """What a caller passes as text or picture, or a list of some, to what the model is fed. Raises InputError."""
+        """What a caller passes as text or picture, or a list of some, to what the model is fed. Raises InputError, and
+        Undefined for an encoder-decoder, which is not fed one text.
+        """
+        if self.memory is not None:
+            raise Undefined(
+                f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
+                "its answer comes from is lens.trace(source, target), what its encoder mixes is lens.mixing(source)"
+            )
         if self.head.fed == PIXELS:
             return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
         return read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
@@ -142,9 +160,10 @@ def examined(
     name: str | None = None,
     pooled: Pooled | None = None,
     spec: Spec | None = None,
+    behind: tuple[str, ...] = (),
 ) -> Subject:
     """A Subject of a transformers model, checked. `pooled`: the rows that its user makes a vector of, without a head;
-    `spec`: how its layers are built, where its user says so.
+    `spec`: how its layers are built, where its user says so. `behind`: see `Head`.
 
     Raises UnknownArchitecture, UnsupportedConfig, SelfCheckFailed, NotFinite, ModelError.
     """
@@ -152,17 +171,40 @@ def examined(
     name = name or getattr(model.config, "_name_or_path", "") or type(model).__name__
     limit = position_limit(model, spec)
     check = examination(model, spec, name)
+    memory = None if spec.memory is None else _encoder(model, tokenizer, name, spec.memory, check, origin)
     return Subject(
         model=model,
         tokenizer=tokenizer,
         spec=spec,
-        head=head_of(model, spec, tokenizer, check.causal, pooled),
+        head=head_of(model, spec, tokenizer, check.causal, pooled, behind),
         name=name,
         limit=limit,
         check=check,
         checked_as=_form(model),
         origin=origin,
+        memory=memory,
     )
+
+
+def _encoder(model: Any, tokenizer: Any, name: str, spec: Spec, check: Check, origin: Origin) -> Subject:
+    """The encoder of a checked encoder-decoder."""
+    encoder = encoder_of(model)
+    return Subject(
+        model=encoder,
+        tokenizer=tokenizer,
+        spec=spec,
+        head=head_of(encoder, spec, tokenizer, causal=False),
+        name=name,
+        limit=position_limit(encoder, spec),
+        check=_of_encoder(check),
+        checked_as=_form(encoder),
+        origin=origin,
+    )
+
+
+def _of_encoder(check: Check) -> Check:
+    """The part of an encoder-decoder's check that is the encoder's."""
+    return replace(check, layers=tuple(layer for layer in check.layers if layer.part == "encoder"))
 
 
 @settled

@@ -29,9 +29,10 @@ from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
 from mixlens.target import Target
 from mixlens.trace.foil import foils
-from mixlens.trace.generate import generated
+from mixlens.trace.generate import generated, translated
 from mixlens.trace.prompt import read_answer, read_prompt, require_answers, require_room
 from mixlens.trace.sources import excluded
+from mixlens.trace.target import begun, read_target
 
 COPIES = 8  # of an answer's logits, at most at once: the pass's and the method's own, their gradient and what it takes
 
@@ -69,21 +70,34 @@ def trace(
         raise UnknownOption(
             "generate= are arguments for an answer that is generated, and one is given: leave either out"
         )
-    reply = (
-        generated(subject, question.tokens, max_new_tokens, generate or {})
-        if answered is None
-        else read_answer(subject, answered)
-    )
-    require_room(subject, len(question.tokens), len(reply))
+    source = 0
+    if subject.memory is not None:
+        source = len(question.tokens)
+        require_room(subject, source, 1)
+        start, reply = (
+            translated(subject, question.tokens, max_new_tokens, generate or {})
+            if answered is None
+            else read_target(subject, answered)
+        )
+        require_room(subject, source, len(start) + len(reply))
+        question = replace(question, tokens=begun(question.tokens, start, subject))
+    else:
+        reply = (
+            generated(subject, question.tokens, max_new_tokens, generate or {})
+            if answered is None
+            else read_answer(subject, answered)
+        )
+        require_room(subject, len(question.tokens), len(reply))
     tokens, first = joined(question.tokens, reply), len(question.tokens)
     others = foils(subject, foil, reply)
     out = excluded(question.tokens, reply, exclude)
     beside = row_bytes(subject, len(reply), len(tokens))
     size, _ = room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     resolve = partial(resolved, subject, reply=reply, others=others, first=first)
-    ask = Traced(subject, options, tokens, first, len(reply), resolve, progress, question.documents, size)
+    ask = Traced(subject, options, tokens, first, len(reply), resolve, progress, question.documents, size, source)
     scores = chosen.rows(subject, ask)
     if scores is None:
+        assert not source  # who explains two streams has rows of them
         scores = _alone(subject, name, settings, ask, batch_size, memory)
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {name} gives NaN or infinity; load the model in float32")
@@ -103,7 +117,8 @@ def trace(
         **({"documents": dict(question.documents)} if question.documents else {}),
         **({"excluded": out} if out else {}),
         **({"same_as_foil": same} if same else {}),
-        **(_places(scores, first, out) if isinstance(chosen, Preset) else {}),
+        **({"source_tokens": source} if source else {}),
+        **(_places(scores, first, out) if isinstance(chosen, Preset) and not source else {}),
     }
     return Trace(
         prompt=question.tokens,

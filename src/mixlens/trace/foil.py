@@ -8,7 +8,8 @@ from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError
 from mixlens.subject import Subject
-from mixlens.trace.prompt import ids_of, read_answer
+from mixlens.trace.answered import ids_of
+from mixlens.trace.prompt import read_answer
 
 
 def foils(subject: Subject, foil: Any, answer: Tokens) -> tuple[int, ...] | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
 from mixlens.capture.shadow import implementation, shadow
-from mixlens.capture.text import Tokens, encode
+from mixlens.capture.text import Tokens
 from mixlens.errors import EmptyInput, InputError, UnknownOption
 from mixlens.process import settled
 from mixlens.subject import Subject
+from mixlens.trace.answered import as_text
+from mixlens.trace.target import divided
 
 _NOT_OURS = {  # arguments of generate -> what is to be done instead
     "max_new_tokens": "pass max_new_tokens=",
@@ -23,19 +24,49 @@ _NOT_OURS = {  # arguments of generate -> what is to be done instead
 }
 
 
+# What an encoder-decoder's own settings say of an answer that is not how it is searched for.
+_TOLD = ("decoder_start_token_id", "bos_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens")
+
+
 @settled
 def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: Mapping[str, Any]) -> Tokens:
     """What the model answers, greedily unless `arguments` of `generate` say otherwise; the end token is left out.
 
     Raises EmptyInput where it ends at once, UnknownOption for arguments that `generate` does not take.
     """
-    model = subject.model
     room = max_new_tokens if subject.limit is None else min(max_new_tokens, subject.limit - len(prompt))
     if room < 1:
         raise InputError(
             f"expected a prompt that leaves room for an answer among {subject.limit} positions, got {len(prompt)} "
             "tokens; shorten it"
         )
+    answer = _run(subject, prompt, room, arguments)[len(prompt) :]
+    return as_text(subject, _require(answer, "ask otherwise (a chat model wants chat messages)"))
+
+
+@settled
+def translated(
+    subject: Subject, source: Tokens, max_new_tokens: int, arguments: Mapping[str, Any]
+) -> tuple[list[int], Tokens]:
+    """What an encoder-decoder's decoder starts from, and what it answers, as in `generated`."""
+    room = max_new_tokens if subject.limit is None else min(max_new_tokens, subject.limit - 1)
+    ids = _require(_run(subject, source, room, arguments), "another source")
+    start, answer = divided(subject, ids, None, "an answer")
+    return start, as_text(subject, answer)
+
+
+def _require(answer: list[int], otherwise: str) -> list[int]:
+    if not answer:
+        raise EmptyInput(
+            "expected an answer of at least one token, the model ended its answer at once; pass answer=, or "
+            f"{otherwise}"
+        )
+    return answer
+
+
+def _run(subject: Subject, prompt: Tokens, room: int, arguments: Mapping[str, Any]) -> list[int]:
+    """The ids that `generate` gives, without those at the end that end an answer."""
+    model = subject.model
     known = vars(GenerationConfig())
     for argument in arguments:
         if argument not in known:  # it would keep it, and nobody read it
@@ -46,6 +77,7 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             raise UnknownOption(f"generate={{{argument!r}: ...}} is not taken: {_NOT_OURS[argument]}")
     default = getattr(model, "generation_config", None)
     ends = getattr(default, "eos_token_id", None)
+    told = {} if subject.memory is None else {k: v for k in _TOLD if (v := getattr(default, k, None)) is not None}
     try:
         config = GenerationConfig(
             **{
@@ -54,6 +86,7 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
                 "eos_token_id": ends,
                 "pad_token_id": subject.pad,
                 "use_cache": True,
+                **told,
                 **arguments,
             }
         )
@@ -70,27 +103,9 @@ def generated(subject: Subject, prompt: Tokens, max_new_tokens: int, arguments: 
             f"the model's generate refuses {dict(arguments)}: {error}; these settings leave nothing to draw from, or "
             "the model gives NaN (load it in float32)"
         ) from None
-    answer = out[0, len(prompt) :].tolist()
+    answer: list[int] = out[0].tolist()
     ends = config.eos_token_id
     stops = set(ends if isinstance(ends, (list, tuple)) else [ends])
     while answer and answer[-1] in stops:
         answer.pop()
-    if not answer:
-        raise EmptyInput(
-            "expected an answer of at least one token, the model ended its answer at once; pass answer=, or ask "
-            "otherwise (a chat model wants chat messages)"
-        )
-    return as_text(subject, answer)
-
-
-def as_text(subject: Subject, ids: list[int]) -> Tokens:
-    """Generated ids with the text that they say, where the tokenizer makes the same ids of it."""
-    tokens = encode(ids, subject.tokenizer, None, pad=subject.head.pad)
-    tokens = replace(tokens, padded=0)
-    if subject.tokenizer is None:
-        return tokens
-    text = subject.tokenizer.decode(ids)
-    if not text.strip():
-        return tokens
-    read = encode(text, subject.tokenizer, None, pad=subject.head.pad, template=True)
-    return read if read.ids == tokens.ids else tokens
+    return answer

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixlens.capture.given import as_list, is_id
+from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens, encode, text_of
 from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.subject import Subject
 from mixlens.subject.read import readable
+from mixlens.trace.answered import ids_of
+from mixlens.trace.target import read_target
 
 PLACE = "{documents}"  # in a prompt, where its documents are to stand
 _MARK = "mixlens0documents"  # what stands there instead when it is asked where that comes to be in a chat
@@ -50,7 +52,7 @@ def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | No
     if inputs or (isinstance(prompt, Sequence) and all(map(is_id, prompt))) or hasattr(prompt, "tolist"):
         if texts:
             raise InputError("documents= are put into a prompt of text or chat messages, this one is token ids")
-        read = subject.read(ids_of(prompt)).require()
+        read = subject.encoder.read(ids_of(prompt)).require()
         if len(read) > 1:
             raise InputError(f"expected one prompt, got the token ids of {len(read)}")
         return Prompt(text_of(read[0]), {})
@@ -65,6 +67,8 @@ def read_answer(subject: Subject, answer: Any, name: str = "an answer") -> Token
 
     Raises InputError.
     """
+    if subject.memory is not None:
+        return read_target(subject, answer, name)[1]
     if isinstance(answer, str):
         if not answer:
             raise EmptyInput(f"expected {name} of at least one token, got an empty text")
@@ -79,29 +83,16 @@ def read_answer(subject: Subject, answer: Any, name: str = "an answer") -> Token
     raise InputError(f"expected {name} as a str or token ids, got {type(answer).__name__}: {answer!r:.60}")
 
 
-def ids_of(answer: Any) -> Any:
-    """Token ids as a list, where they are a tensor, an array or a tokenizer's output of one row; else as it is."""
-    if isinstance(answer, Mapping) and "input_ids" in answer:
-        answer = rows_of(answer)
-    answer = answer.tolist() if hasattr(answer, "tolist") else answer
-    one_row = isinstance(answer, (list, tuple)) and len(answer) == 1 and isinstance(answer[0], (list, tuple))
-    return answer[0] if one_row else answer
-
-
-def rows_of(inputs: Mapping[str, Any]) -> list[list[int]]:
-    """The token ids of each row of a tokenizer's output, without its padding. Raises InputError."""
-    rows, _ = as_list(inputs)
-    for row in rows:
-        if "position_ids" in row or any(row.get("token_type_ids", ())):
-            raise InputError(
-                "expected input_ids and attention_mask alone of a prompt or an answer, got also position_ids or "
-                "token_type_ids: what stands where follows from prompt and answer; leave them out"
-            )
-    return [row["input_ids"] for row in rows]
-
-
 def require_room(subject: Subject, prompt: int, answer: int) -> None:
-    """Raises TooLong where prompt and answer have more tokens than the model has positions."""
+    """Raises TooLong where prompt and answer have more tokens than the model has positions; each of its own stream."""
+    if subject.memory is not None:
+        for name, length in (("the source", prompt), ("what the decoder reads", answer)):
+            if subject.limit is not None and length > subject.limit:
+                raise TooLong(
+                    f"expected at most {subject.limit} tokens (the model's positions) of {name}, got {length}; shorten "
+                    "it: nothing is cut by itself"
+                )
+        return
     if subject.limit is not None and prompt + answer > subject.limit:
         raise TooLong(
             f"expected at most {subject.limit} tokens (the model's positions) of prompt and answer together, got "

@@ -16,7 +16,8 @@ from mixlens.results import Results, Trace
 from mixlens.subject import Subject
 from mixlens.subject.several import one_by_one
 from mixlens.trace import calls
-from mixlens.trace.prompt import require_answers, rows_of
+from mixlens.trace.answered import rows_of
+from mixlens.trace.prompt import require_answers
 
 
 def prompts_of(data: Any) -> tuple[list[Any], bool]:

@@ -56,6 +56,7 @@ class Ablated(Method):
         return Cost("occlusion", "one pass an ablation", lambda sizes, n: 1 + count, runs=lambda sizes, n: 1 + count)
 
     def for_spec(self, spec: Spec) -> Method:
+        super().for_spec(spec)
         if spec.order == "post":
             raise Undefined(f"{self.name} explains answers of decoders, this model's layers are post-LN; use blank_out")
         return self

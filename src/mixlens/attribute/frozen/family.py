@@ -52,6 +52,7 @@ class Frozen(Method):
         return BACKWARD if self.rules.softmax in (None, 1.0) else TEMPERED
 
     def for_spec(self, spec: Spec) -> Method:
+        super().for_spec(spec)
         if spec.order == "post":
             raise Undefined(
                 f"{self.name} is worked out for a residual stream that no norm interrupts, this model's layers are "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from mixlens.answer import Answer, answer
+from mixlens.attribute.gradient.across import rows_across
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.functions import TextGraph, saliency
 from mixlens.attribute.gradient.rows import traced_rows
@@ -89,6 +90,10 @@ class Gradient(Method):
     per_layer: bool = True
     sums: bool = False
 
+    @property
+    def two_streams(self) -> bool:
+        return self.reads == "input"
+
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return WITH_WEIGHTS if self.reading(options) == "weights" else BACKWARD
 
@@ -106,6 +111,7 @@ class Gradient(Method):
         return "again" if self.reads == "input" else "own"
 
     def for_spec(self, spec: Spec) -> Method:
+        super().for_spec(spec)
         if self.sums and spec.order != "post" and spec.norm == "layer" and not spec.bare:
             raise Undefined(
                 f"{self.name} is 0 whatever the text is: the gradients of this {spec.order}-LN model sum to 0 over "
@@ -164,6 +170,10 @@ class Gradient(Method):
         layer = checked_layer(subject, options.pop("layer", 0))
         again = runs_again(sizes_of(subject), len(ask.tokens))
         use = lambda graph: self.function(graph, **options)[0]  # noqa: E731
+        if ask.source:
+            if layer:
+                raise Undefined(f"{self.name} of an encoder-decoder is taken at both stacks' first layers; use layer=0")
+            return rows_across(ask, use, of=self.of, recompute=again)
         return traced_rows(ask, use, of=self.of, layer=layer, all_hidden=reads == "hidden", recompute=again)
 
 

@@ -51,6 +51,7 @@ class Logit(Method):
         return DIRECT
 
     def for_spec(self, spec: Spec) -> Method:
+        super().for_spec(spec)
         if spec.order == "post":
             raise Undefined(
                 f"{self.name} is a sum of what heads add to one residual stream, this model's layers are post-LN: each "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.preset.across import rows_across
 from mixlens.attribute.preset.descending import descended, kept_layers, rolled_text, traced
 from mixlens.attribute.preset.layered import layered_text, layered_trace
 from mixlens.cost import Cost, of_rows, rolled_down
@@ -95,8 +96,13 @@ class Preset(Method):
 
     def for_spec(self, spec: Spec) -> Preset:
         chosen = self.pre if spec.order != "post" and self.pre is not None else self
+        super(Preset, chosen).for_spec(spec)
         MIXING[chosen.mixing].for_spec(chosen.mixing, spec)
         return chosen
+
+    @property
+    def two_streams(self) -> bool:
+        return MIXING[self.mixing].across is not None and self.aggregation in ("rollout", "layer", "mean")
 
     def for_head(self, head: Head) -> Method:
         super().for_head(head)
@@ -126,6 +132,8 @@ class Preset(Method):
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token's row of the maps of one pass."""
+        if ask.source:
+            return rows_across(subject, self, ask)
         way = self.way(ask.options)
         return traced(subject, self, ask) if way == "down" else layered_trace(subject, self, ask, rows=way == "rows")
 

@@ -66,6 +66,7 @@ class Relevance(Method):
         return options_of(self.function)
 
     def for_spec(self, spec: Spec) -> Method:
+        super().for_spec(spec)
         if spec.order != "post" or spec.attend.qkv is None or not spec.feeds:
             lacks = f"{spec.order}-LN"
             if spec.order == "post":

@@ -51,6 +51,7 @@ class SpanRoutes(Method):
         return ROUTES
 
     def for_spec(self, spec: Spec) -> Method:
+        super().for_spec(spec)
         if spec.order == "post":
             raise Undefined(
                 f"{self.name} sums what layers add to one residual stream, this model's layers are post-LN: each has "

@@ -98,6 +98,40 @@ class LayerMaps(Result, Protocol):
         """A query row of every layer."""
 
 
+class Similarity(Result, Protocol):
+    """The shares of pairs of two texts' tokens."""
+
+    @property
+    def first(self) -> Attribution:
+        """What each token of the first text adds."""
+
+    @property
+    def second(self) -> Attribution:
+        """What each token of the second text adds."""
+
+    @property
+    def map(self) -> LayerMaps:
+        """The pairs as a map."""
+
+    @property
+    def streams(self) -> tuple[Stream, Stream]:
+        """Both texts."""
+
+    @property
+    def value(self) -> float:
+        """The cosine."""
+
+    @property
+    def explained(self) -> float:
+        """What the pairs sum to."""
+
+    def top(self, k: int = 5) -> Sequence[Any]:
+        """The pairs of words with the largest shares."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A row a pair."""
+
+
 class Comparison(Protocol):
     """Several methods on one text."""
 

@@ -1,0 +1,88 @@
+"""The last layer's rows as the tokens' vectors, and the same followed down to the input by a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixlens.aggregate.functions import add_residual, rollout
+from mixlens.aggregate.shares import normalize_rows
+from mixlens.attribute.preset import Preset
+from mixlens.attribute.table import ATTRIBUTIONS
+from mixlens.capture.run import run
+from mixlens.capture.stream import Stream
+from mixlens.mixing.calls import maps_of
+from mixlens.progress import Progress
+from mixlens.similarity.method import Similarity
+from mixlens.similarity.vectors import TextVectors, shares, unit, vector
+from mixlens.subject import Subject
+from mixlens.subject.finite import not_finite
+from mixlens.subject.head import Pooled
+
+
+@torch.no_grad()
+def last_rows(subject: Subject, texts: Sequence[Stream], batch_size: int, progress: Progress | None) -> list[Tensor]:
+    """The last layer's rows (token, dim) of each text, behind the final norm where there is one, in float64."""
+    out: dict[int, Tensor] = {}
+    for batch in subject.batches(texts, batch_size):
+        rows = run(subject.model, subject.spec, batch.inputs, lambda seen: None).last_hidden_state
+        for b, i in enumerate(batch.members):
+            out[i] = rows[b, : len(texts[i])].double().cpu()
+            if not bool(torch.isfinite(out[i]).all()):
+                raise not_finite(subject.model, "a vector")
+        if progress is not None:
+            progress(batch.number, batch.count)
+    return [out[i] for i in range(len(texts))]
+
+
+@dataclass(frozen=True)
+class Rows(Similarity):
+    """f = sum_i w_i y_i, so cos = sum_ij (w_i y_i . w_j y'_j) / (|f| |f'|): exact, of the last
+    layer's tokens.
+
+    `preset`: y_i is then followed to the input tokens by the rollout R of a preset's maps, whose rows sum to 1: token j
+    has sum_i R_ij w_i y_i.
+    """
+
+    preset: str | None = None
+
+    def vectors(
+        self,
+        subject: Subject,
+        texts: Sequence[Stream],
+        pooled: Pooled,
+        options: Mapping[str, Any],
+        *,
+        batch_size: int = 32,
+        memory: int | str | None = None,
+        progress: Progress | None = None,
+    ) -> list[TextVectors]:
+        """One pass, and one more for maps."""
+        rows = last_rows(subject, texts, batch_size, progress)
+        flows: Sequence[Tensor | None] = [None] * len(texts)
+        if self.preset is not None:
+            flows = self._rolled(subject, texts, batch_size, memory)
+        out = []
+        for tokens, y, flow in zip(texts, rows, flows, strict=True):
+            whole = vector(y, pooled)
+            parts = shares(pooled, len(tokens))[:, None] * y / whole.norm()
+            out.append(TextVectors(tokens, unit(whole), parts if flow is None else flow.T @ parts))
+        return out
+
+    def _rolled(
+        self, subject: Subject, texts: Sequence[Stream], batch_size: int, memory: int | str | None
+    ) -> list[Tensor]:
+        """The rollout of each text's maps, (token, token)."""
+        preset = ATTRIBUTIONS[str(self.preset)]
+        assert isinstance(preset, Preset)
+        preset = preset.for_spec(subject.spec)
+        maps = maps_of(subject, texts, preset.mixing, preset.maps_options({}), batch_size=batch_size, memory=memory)
+        out = []
+        for layers in maps:
+            scores = normalize_rows(layers.scores.double())  # what is not divided by its sum would not share out
+            out.append(rollout(add_residual(scores, preset.arguments.get("residual") or 0.0))[-1])
+        return out

@@ -1,0 +1,69 @@
+"""The two passes of an encoder-decoder: the source through the encoder, the answer's tokens through the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
+
+from mixlens.capture.graph import Graph, graph
+from mixlens.capture.run import LayerPass, Reading, run
+from mixlens.precision import widened
+from mixlens.subject.subject import Subject
+
+OnLayer = Callable[[LayerPass], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """One text of an encoder-decoder: of `ids` the first `source` are the encoder's, the rest the decoder's."""
+
+    subject: Subject
+    ids: Sequence[int]
+    source: int
+
+    def encoded(self, on_layer: OnLayer | None = None) -> Tensor:
+        """The memory (1, source token, dim), which the decoder reads."""
+        encoder = self.subject.encoder
+        memory: Tensor = run(encoder.model, encoder.spec, self._fed(), on_layer or _nothing).last_hidden_state
+        return memory
+
+    def decoded(self, memory: Tensor, on_layer: OnLayer | None = None) -> Any:
+        """The whole model's output, its head's among it."""
+        return run(
+            self.subject.model, self.subject.spec, self._behind(memory), on_layer or _nothing, Reading(heads=True)
+        )
+
+    def graphs(self, recompute: bool = False) -> tuple[Graph, Graph]:
+        """Both passes in one graph, of which the inputs of both first layers are the leaves."""
+        encoder = self.subject.encoder
+        above = graph(encoder.model, encoder.spec, self._fed(), heads=False, recompute=recompute)
+        fed = self._behind(above.output.last_hidden_state)
+        return above, graph(self.subject.model, self.subject.spec, fed, recompute=recompute)
+
+    def logits(self, output: Any, rows: Sequence[int]) -> Float[Tensor, "row vocabulary"]:
+        """The logits at some of the decoder's rows, which are counted from the source's first token."""
+        return widened(output.logits[0, [row - self.source for row in rows]])
+
+    def _fed(self) -> dict[str, Tensor]:
+        ids = self._tensor(self.ids[: self.source])
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    def _behind(self, memory: Tensor) -> dict[str, Any]:
+        return {
+            "encoder_outputs": BaseModelOutput(last_hidden_state=memory),
+            "attention_mask": self._fed()["attention_mask"],
+            "decoder_input_ids": self._tensor(self.ids[self.source :]),
+        }
+
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor([list(ids)], dtype=torch.int64, device=self.subject.device)
+
+
+def _nothing(seen: LayerPass) -> None:
+    """Nobody looks."""

@@ -1,0 +1,100 @@
+"""A `Similarity` as a page, a terminal's text and a pandas table: two texts in colours, their pairs as a picture."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mixlens.escape import visible
+from mixlens.files import put
+from mixlens.view import maps
+from mixlens.view.kit import caption, frames, html, spelling, terminal, words
+from mixlens.view.kit.drawn import Similarity
+
+if TYPE_CHECKING:
+    import pandas
+
+
+_TOP = 8
+_SIDES = ("first", "second")
+
+
+def page(alike: Similarity, path: str | os.PathLike[str] | None = None) -> str:
+    """The page; written to `path` if given. Raises ResultFileError."""
+    text = html.fill(
+        "similarity.html", **_values(alike), **maps.pictures(alike.map), facts=caption.provenance(alike.map)
+    )
+    return put(text, path)
+
+
+def fragment(alike: Similarity) -> str:
+    """A piece of HTML for a notebook."""
+    return html.fill("similarity_fragment.html", **_values(alike))
+
+
+def printout(alike: Similarity) -> RenderableType:
+    """Both texts on their colours, and the pairs with the largest shares."""
+    rows: list[RenderableType] = [Text(heading(alike), style="bold"), *terminal.warnings(alike.first)]
+    for side in (alike.first, alike.second):
+        shown = words.parts(side)
+        rows.append(Padding(terminal.running(shown, words.scale(shown)), (0, 1), style=terminal.PAPER))
+    rows.append(Text(note(alike), style="dim"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in _SIDES:
+        table.add_column(Text(name), no_wrap=True, max_width=32, overflow="ellipsis")
+    table.add_column(Text("share"), justify="right", no_wrap=True)
+    for first, second, score in _pairs(alike):
+        table.add_row(Text(first), Text(second), Text(spelling.number(score)))
+    return Group(*rows, table)
+
+
+def data_frame(alike: Similarity) -> pandas.DataFrame:
+    """A row a pair of tokens. Raises MissingExtra."""
+    pd = frames.pandas_module()
+    return frames.with_origin(pd.DataFrame(alike.to_dicts()), alike.map)
+
+
+def heading(alike: Similarity) -> str:
+    """The method, the cosine and the model."""
+    model = visible(str(alike.meta.get("model", "")))
+    return " · ".join(filter(None, (alike.method, f"cosine {alike.value:.3f}", model)))
+
+
+def note(alike: Similarity) -> str:
+    """What the shares sum to."""
+    total = spelling.number(alike.explained)
+    if alike.meta.get("complete"):
+        return f"the pairs sum to the cosine, {total}"
+    return f"the pairs sum to {total}, not to the cosine: this method does not share all of it out"
+
+
+def _pairs(alike: Similarity) -> list[tuple[str, str, float]]:
+    """The pairs of words, else of tokens, with the largest shares."""
+    if all(stream.has_words for stream in alike.streams):
+        return [(p.first.text, p.second.text, p.score) for p in alike.top(_TOP)]
+    first, second = alike.streams
+    cells = [
+        (first.display[i], second.display[j], float(alike.scores[i, j]))
+        for i in range(len(first))
+        for j in range(len(second))
+        if not (first.special[i] or second.special[j])
+    ]
+    return sorted(cells, key=lambda cell: -cell[2])[:_TOP]
+
+
+def _values(alike: Similarity) -> dict[str, Any]:
+    texts = [html.text(side, words.parts(side)) for side in (alike.first, alike.second)]
+    pairs = [{"first": visible(a), "second": visible(b), "score": score} for a, b, score in _pairs(alike)]
+    return {
+        "heading": heading(alike),
+        "says": note(alike),
+        "warnings": caption.warnings(alike.first),
+        "texts": texts,
+        "pairs": pairs,
+        "cosine": f"{alike.value:.3f}",
+    }

@@ -56,7 +56,7 @@ def main() -> int:
         lens = lens_on(kind)
         sample = picture(SIDE) if "image_size" in KINDS[kind][1] else ids
         plain = forward(lens, sample)
-        passes = {m: ratio(lambda m=m, l=lens, s=sample: l.mixing(s, method=m), plain, asked)[0] for m in METHODS}
+        passes = {m: ratio(lambda m=m, on=lens, x=sample: on.mixing(x, method=m), plain, asked)[0] for m in METHODS}
         print(f"{kind:12}", "  ".join(f"{method} {value:5.2f}" for method, value in passes.items()), flush=True)
     return 0
 

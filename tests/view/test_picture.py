@@ -64,3 +64,9 @@ def test_a_picture_whose_places_are_not_known_is_drawn_as_a_grid(attr):
     from dataclasses import replace
 
     assert kit.boxes(replace(attr.source, places=None), (480, 360)) == kit.boxes(attr.source, (480, 360))
+
+
+def test_methods_side_by_side_have_a_picture_each(attr, tmp_path):
+    compared = pictures.lens("vit").compare(pictures.image(), ["alti", "saliency"], faithfulness=False)
+    assert compared.to_html().count("data:image/png") == 2 and compared._repr_html_().count("data:image/png") == 2
+    assert "patch 1,1 patch 1,2" not in str(compared)

@@ -9,6 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from mixlens.capture.picture import Picture
 from mixlens.files import put
@@ -48,6 +49,22 @@ def picture_of(attr: Attribution) -> Picture:
     """The picture that is explained."""
     assert isinstance(attr.source, Picture)
     return attr.source
+
+
+def heat(attr: Attribution) -> str | None:
+    """The picture with its heat as a data URI; None of what is no picture."""
+    if not isinstance(attr.source, Picture):
+        return None
+    scores = arrays.values(attr.scores)
+    return kit.uri(kit.heat(attr.source, scores, kit.scale(attr.source, scores)))
+
+
+def cells(attr: Attribution) -> Text | None:
+    """Its patches as rows of a terminal; None of what is no picture."""
+    if not isinstance(attr.source, Picture):
+        return None
+    scores = arrays.values(attr.scores)
+    return kit.grid(attr.source, scores, kit.scale(attr.source, scores))
 
 
 def _drawn(attr: Attribution, shown: list[words.Part]) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from shapes import arguments, forward, ratio, text
+from shapes import arguments, forward, picture, ratio, text
 
 import mixlens
 
 SIZES = {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 30000}
 LLAMA = {**SIZES, "num_key_value_heads": 4, "head_dim": 64, "intermediate_size": 1024}
+SIDE = 176  # pixels of a picture
+PICTURES = {"hidden_size": 512, "num_hidden_layers": 6, "image_size": SIDE, "patch_size": 16}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", LLAMA),  # for comparison
     "granite": ("Granite", {**LLAMA, "residual_multiplier": 0.22}),
@@ -28,6 +30,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         {**SIZES, "intermediate_size": 2048, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
     ),
     "mpnet": ("MPNet", {**SIZES, "intermediate_size": 2048}),
+    "vit": ("ViT", {**PICTURES, "num_attention_heads": 8, "intermediate_size": 2048}),  # 122 positions
+    "dinov2": ("Dinov2", {**PICTURES, "num_attention_heads": 8}),
     "bloom": ("Bloom", {"hidden_size": 512, "n_layer": 6, "n_head": 8, "vocab_size": 30000}),
     "bart": (
         "Bart",
@@ -72,7 +76,7 @@ def main() -> int:
     ids = text(sizes.tokens)
     for kind in KINDS:
         lens = lens_on(kind)
-        plain, calls = calls_on(lens, ids)
+        plain, calls = calls_on(lens, picture(SIDE) if "image_size" in KINDS[kind][1] else ids)
         passes = {method: ratio(call, plain, asked)[0] for method, call in calls.items()}
         print(f"{kind:12}", "  ".join(f"{method} {value:5.2f}" for method, value in passes.items()), flush=True)
     return 0

@@ -26,9 +26,17 @@ def text(n: int) -> list[int]:
     return torch.randint(1000, 30000, (n,), generator=torch.Generator().manual_seed(n)).tolist()
 
 
-def forward(lens: Any, ids: list[int]) -> Callable[[], Any]:
-    """The user's own forward pass over one text."""
-    inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
+def picture(side: int) -> torch.Tensor:
+    """Random pixels (channel, row, column)."""
+    return torch.rand(3, side, side, generator=torch.Generator().manual_seed(side))
+
+
+def forward(lens: Any, ids: list[int] | torch.Tensor) -> Callable[[], Any]:
+    """The user's own forward pass over one text, or one picture."""
+    if isinstance(ids, torch.Tensor):
+        inputs = {"pixel_values": ids[None]}
+    else:
+        inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
 
     def run() -> Any:
         with torch.no_grad():

@@ -12,7 +12,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 import mixlens
 from mixlens.cli import main
 from mixlens.errors import UnknownArchitecture
-from mixlens.survey import Known, examine, page, survey, text_types
+from mixlens.survey import Known, examine, known_types, page, survey
 
 HERE = Path(__file__).parent
 TYPES = (HERE / "infer" / "types.txt").read_text("utf-8").split()
@@ -79,7 +79,7 @@ def test_all_types_for_texts_are_asked_about(monkeypatch):
     monkeypatch.setattr("mixlens.survey.examine", lambda kind: asked.append(kind) or Known(kind, "refused", "no"))
     told = []
     survey(progress=lambda done, total: told.append((done, total)))
-    assert asked == text_types()
+    assert asked == known_types()
     assert {"bert", "gpt2", "t5", "mamba", "llava"} < set(asked)
     assert "vit" not in asked
     assert told[-1] == (len(asked) - 1, len(asked))

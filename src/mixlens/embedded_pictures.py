@@ -17,6 +17,15 @@ from numpy.typing import NDArray
 from mixlens.errors import InputError
 
 NAME = "digits"
+_BEFORE = (
+    (".encoder.layer.", ".layers."),
+    (".attention.attention.query.", ".attention.q_proj."),
+    (".attention.attention.key.", ".attention.k_proj."),
+    (".attention.attention.value.", ".attention.v_proj."),
+    (".attention.output.dense.", ".attention.o_proj."),
+    (".intermediate.dense.", ".mlp.fc1."),
+    (".output.dense.", ".mlp.fc2."),
+)
 PATCH = 2  # pixels of the model's pictures
 
 
@@ -38,8 +47,7 @@ def load_digits() -> tuple[Any, Any]:
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the caller's stream stays put
         model = transformers.ViTForImageClassification(transformers.ViTConfig(**settings)).float().eval()
     weights = {name: t.float() for name, t in load(_file()).items() if not name.startswith("held_out.")}
-    own = model.state_dict()
-    model.load_state_dict(dict(zip(own, (weights[name] for name in _names(own, weights)), strict=True)))
+    model.load_state_dict({name: weights[_name(name)] for name in model.state_dict()})
     model.config._name_or_path = f"mixlens:{NAME}"
     kind = getattr(transformers, "ViTImageProcessorPil", None)
     with quiet():
@@ -49,9 +57,11 @@ def load_digits() -> tuple[Any, Any]:
         return model, kind(size=side, resample=2, image_mean=[scale["mean"]] * 3, image_std=[scale["std"]] * 3)
 
 
-def _names(own: Any, weights: Any) -> list[str]:
-    """The file's names of a model's parameters, in order: a version of transformers may call its modules otherwise."""
-    return list(own) if set(own) == set(weights) else sorted(weights, key=list(weights).index)
+def _name(name: str) -> str:
+    """The file's name of a parameter: before transformers 5.24 its modules were called otherwise."""
+    for before, now in _BEFORE:
+        name = name.replace(before, now)
+    return name
 
 
 def held_out() -> list[tuple[NDArray[np.uint8], int]]:

@@ -28,7 +28,10 @@ _TASKS = (
     "MODEL_FOR_QUESTION_ANSWERING",
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
+    "MODEL_FOR_IMAGE_CLASSIFICATION",
 )
+# Whose classes stand in no table of tasks: towers, and what has no head.
+_BESIDE = ("clip_text_model", "clip_vision_model", "dinov3_vit", "siglip_vision_model")
 # Where a class's defaults are no model that anybody has.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "dbrx": {
@@ -82,20 +85,21 @@ class Known:
         return {"model_type": self.model_type, "status": self.status, "reason": self.reason, "order": order}
 
 
-def text_types() -> list[str]:
-    """The model types of the installed transformers that some class for texts is of."""
+def known_types() -> list[str]:
+    """The model types of the installed transformers that some class for texts or pictures is of."""
     from transformers.models.auto import modeling_auto
 
     tables = [getattr(modeling_auto, f"{task}_MAPPING_NAMES") for task in _TASKS]
-    return sorted({kind for table in tables for kind in table})
+    there = {kind for kind in _BESIDE if kind in modeling_auto.MODEL_MAPPING_NAMES}
+    return sorted({kind for table in tables for kind in table} | there)
 
 
 @settled
 @barred
 def survey(types: Iterable[str] | None = None, *, progress: bool | Progress | None = None) -> list[Known]:
-    """What is known of each model type (None: of all for texts). Raises UnknownArchitecture for what is no type."""
+    """What is known of each model type (None: of all for texts or pictures). Raises UnknownArchitecture for others."""
     told, listed = reporter(progress), []
-    wanted = text_types() if types is None else _checked(types)
+    wanted = known_types() if types is None else _checked(types)
     for done, kind in enumerate(wanted):
         if told is not None:
             told(done, len(wanted))
@@ -109,7 +113,7 @@ def architectures(
     """One dict a model type of the installed transformers: model_type, status, reason, order.
 
     `status`: "hand-written", "inferred" (a spec is found at load, and passes the self-check), or "refused" with the
-    reason. `types`: these alone, else all for texts. A small model of each is built: all of them take minutes.
+    reason. `types`: these alone, else all for texts or pictures. A small model of each is built: all take minutes.
 
     Examples:
         >>> [(known["model_type"], known["status"]) for known in mixlens.architectures(["bert", "phi"])]
@@ -169,11 +173,11 @@ def page(listed: Sequence[Known]) -> str:
     lines = [
         "# Model types",
         "",
-        f"Of {len(listed)} model types for texts (alone, or pictures beside them) in transformers {transformers}, "
+        f"Of {len(listed)} model types for texts, pictures, or both in transformers {transformers}, "
         f"mixlens {__version__} explains **{total}**: {counts['hand-written']} by a spec in its table, "
         f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. "
         "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each "
-        "type's default configuration, finds its spec and runs the self-check on it, on token ids alone. A "
+        "type's default configuration, finds its spec and runs the self-check on it, on token ids or on a picture. A "
         "configuration of yours may differ: `mixlens check FOLDER` says what holds of it.",
         "",
         *_HEAD,

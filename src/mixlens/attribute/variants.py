@@ -67,9 +67,9 @@ def picture_filler(name: str, filler: Any) -> Filler:
     raise UnknownOption(f"expected replace='grey', 'blur' or 'zero' for {name} of a picture, got {filler!r}")
 
 
-def removal_default(head: Head) -> str:
-    """How tokens are taken out where nobody says how: deleted; patches, which leave a hole, made grey."""
-    return FILLERS[0] if head.fed == PIXELS else "delete"
+def removal_default(head: Head, of_texts: str = "delete") -> str:
+    """How tokens are taken out where nobody says how: as `of_texts` says; patches are made grey."""
+    return FILLERS[0] if head.fed == PIXELS else of_texts
 
 
 def pieces(tokens: Stream, words: bool) -> list[tuple[int, ...]]:

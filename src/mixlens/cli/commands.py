@@ -36,6 +36,7 @@ from mixlens.cli.inputs import (
     one_of,
     picture,
     row_of,
+    say_if_files,
     settings_of,
     target_of,
     texts_of,
@@ -140,6 +141,7 @@ def compare(
             arrow()
         with progress("loading the model") as line:
             lens = load(model)
+            say_if_files(lens, data)
             line.stage("comparing")
             goal = target_of(target, foil)
             settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
@@ -186,6 +188,7 @@ def map_(
     with reported(debug):
         with progress("loading the model") as line:
             lens = load(model)
+            say_if_files(lens, data)
             line.stage("mapping")
             maps: Any = lens.mixing(data, truncate=truncate, progress=line.report, **options)
             if aggregation is not None:

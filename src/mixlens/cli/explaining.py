@@ -24,7 +24,16 @@ from mixlens.cli.arguments import (
     Truncate,
     What,
 )
-from mixlens.cli.inputs import check_files, check_folders, folder, picture, settings_of, target_of, texts_of
+from mixlens.cli.inputs import (
+    check_files,
+    check_folders,
+    folder,
+    picture,
+    say_if_files,
+    settings_of,
+    target_of,
+    texts_of,
+)
 from mixlens.cli.output import deliver, show
 from mixlens.cli.running import goes_on, load, note, progress, reported
 from mixlens.errors import DataError, UnknownOption
@@ -40,7 +49,10 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 def explain(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT...]", help="A text or several, each in quotes; -: standard input."),
+        typer.Argument(
+            metavar="[TEXT...]",
+            help="A text or several, in quotes; -: standard input; files of pictures.",
+        ),
     ] = None,
     model: Model = None,
     method: Method = None,
@@ -106,6 +118,7 @@ def explain(
 
     mixlens explain "a deep and meaningful film." --html film.html --png film.png
     mixlens explain --data reviews.csv --field review --method alti --out run
+    mixlens explain seven.png --model mixlens:digits --html seven.html
     """
     of_rows: dict[str, Any] = {"field": field, "task": task, "encoding": encoding, "limit": limit, "top": top}
     of_rows |= {"by": by, "batch_size": batch_size, "memory": memory, "seed": seed}
@@ -133,6 +146,7 @@ def explain(
     with reported(debug):
         with progress("loading the model") as line:
             lens = load(model)
+            say_if_files(lens, typed)
             line.stage("explaining")
             settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
             with catch_warnings():

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 import mixlens
+from mixlens.architectures import TEXT
 from mixlens.cli.running import note
 
 STDIN = "-"
@@ -20,13 +21,11 @@ NOT_OPTIONS = ("method", "target", "truncate", "progress")
 
 
 def texts_of(texts: Sequence[str], pair: str | None) -> Any:
-    """One text, a pair, or a list of texts; `-` is what standard input holds. A line says where one names a file."""
+    """One text, a pair, or a list of texts; `-` is what standard input holds."""
     if pair is not None and len(texts) != 1:
         raise typer.BadParameter(f"--pair goes with one TEXT, got {len(texts)}; is the text in quotes?")
     if [*texts, pair].count(STDIN) > 1:
         raise typer.BadParameter("'-' is standard input, which can be read once; give one TEXT as '-'")
-    for text in (*texts, *([] if pair is None else [pair])):
-        say_if_file(text)
     texts, pair = [text_of(text) for text in texts], pair if pair is None else text_of(pair)
     return (texts[0], pair) if pair is not None else texts[0] if len(texts) == 1 else list(texts)
 
@@ -56,6 +55,13 @@ def _decoded(data: bytes, source: str) -> str:
         raise typer.BadParameter(
             f"{source} is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
         ) from None
+
+
+def say_if_files(lens: Any, data: Any) -> None:
+    """A line for each text that is the name of a file, where a model reads texts."""
+    if lens.head.fed == TEXT:
+        for text in (data,) if isinstance(data, str) else data:
+            say_if_file(text)
 
 
 def say_if_file(text: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from mixlens.attribute import Method
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.method import Deep
+from mixlens.attribute.variants import removal_default
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import plain
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
@@ -133,6 +134,9 @@ def make(
     wanted: list[Yardstick] = []
     for entry in measures:
         yardstick = _yardstick(entry, options, reference)
+        if isinstance(yardstick.measure, Curve) and "replace" not in _labelled(entry, options)[2]:
+            taken = removal_default(lens.head, yardstick.options["replace"])
+            yardstick = replace(yardstick, options={**yardstick.options, "replace": taken})
         if yardstick.name in [y.name for y in wanted]:
             raise UnknownOption(
                 f"expected every measure once, got {yardstick.name!r} twice; (label, name, options) renames"

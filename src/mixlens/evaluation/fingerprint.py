@@ -79,7 +79,12 @@ def tokenizer_facts(tokenizer: Any) -> str | None:
     if tokenizer is None:
         return None
     core = getattr(tokenizer, "backend_tokenizer", None)
-    serialized = core.to_str() if core is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    if core is not None:
+        serialized = core.to_str()
+    elif hasattr(tokenizer, "get_vocab"):
+        serialized = json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    else:  # an image processor
+        serialized = json.dumps(tokenizer.to_dict(), sort_keys=True, default=str)
     return hashlib.sha256(serialized.encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ from mixlens.answer.classes import find
 from mixlens.answer.readout import check_target
 from mixlens.attribute import Random, removal
 from mixlens.capture.stream import Stream
-from mixlens.capture.text import text_of
+from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.evaluation.fingerprint import tokenizer_facts
 from mixlens.lens import Lens
@@ -135,7 +135,7 @@ def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Ex
 
 def refuse_exclude(names: Sequence[str], texts: Iterable[Stream]) -> None:
     """Raises UnknownOption for a source to leave out that none of the first texts has."""
-    known = sorted({role for tokens in texts for role in roles(text_of(tokens))})
+    known = sorted({role for tokens in texts if isinstance(tokens, Tokens) for role in roles(tokens)})
     for name in names:
         if name not in (FIRST, TEMPLATE, *known):
             also = f" or a role of the chats ({', '.join(known)})" if known else " (these texts are no chats)"

@@ -90,8 +90,9 @@ class Attribution(Result):
         return attribution.fragment(self)
 
     @checked
-    def plot(self, path: PathLike | None = None, *, kind: str = "bar") -> Figure:
-        """A figure: `kind="bar"` (a bar a token) or `"text"` (coloured text).
+    def plot(self, path: PathLike | None = None, *, kind: str | None = None) -> Figure:
+        """A figure: `kind="bar"` (a bar a token, the default) or `"text"` (coloured text); of a picture `"picture"`
+        (its heat, the default) or `"bar"`.
 
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """

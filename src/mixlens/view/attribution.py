@@ -10,8 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mixlens.capture.picture import Picture
 from mixlens.escape import visible
 from mixlens.files import put
+from mixlens.view import picture
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
 from mixlens.view.kit.drawn import Attribution
 
@@ -31,6 +33,8 @@ _RTL = (
 
 def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     """The page of an attribution; written to `path` if given. Raises ResultFileError."""
+    if isinstance(attr.source, Picture):
+        return picture.page(attr, path)
     shown = words.parts(attr)
     text = html.page(
         "attribution.html",
@@ -67,6 +71,8 @@ def data(attr: Attribution) -> str:
 
 def fragment(attr: Attribution) -> str:
     """A piece of HTML for a notebook."""
+    if isinstance(attr.source, Picture):
+        return picture.fragment(attr)
     shown = words.parts(attr)
     return html.fill("attribution_fragment.html", **html.text(attr, shown), tokens=_tokens(attr))
 
@@ -113,6 +119,8 @@ def tex(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
 
 def printout(attr: Attribution) -> RenderableType:
     """The text with its words on their colours, and the words with the largest scores as bars."""
+    if isinstance(attr.source, Picture):
+        return picture.printout(attr)
     shown = words.parts(attr)
     scale = words.scale(shown)
     rows: list[RenderableType] = terminal.head(attr)

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
+from mixlens.capture.picture import Picture
+from mixlens.view import picture
 from mixlens.view.kit import arrays, caption, colors, figures, spelling, words
 from mixlens.view.kit.direction import Direction, order
 from mixlens.view.kit.drawn import Attribution
@@ -20,12 +22,16 @@ from mixlens.view.kit.fonts import drawable, families
 _WIDTH = 7.0  # inches
 
 
-def figure(attr: Attribution, path: str | os.PathLike[str] | None = None, kind: str = "bar") -> Figure:
-    """A figure of an attribution: `kind="bar"`, a bar a token from the first down, or `"text"`, coloured text.
+def figure(attr: Attribution, path: str | os.PathLike[str] | None = None, kind: str | None = None) -> Figure:
+    """A figure of an attribution: `kind="bar"`, a bar a token from the first down, or `"text"`, coloured text; of a
+    picture `"picture"`, which is its default, or `"bar"`.
 
     Written to `path` if given. Raises UnknownOption (kind, ending of the path) and ResultFileError.
     """
-    return figures.finish(figures.choose({"bar": _bars, "text": _text}, kind), path, attr)
+    kinds = {"bar": _bars, "text": _text}
+    if isinstance(attr.source, Picture):
+        kinds = {"picture": picture.figure, "bar": _bars}
+    return figures.finish(figures.choose(kinds, next(iter(kinds)) if kind is None else kind), path, attr)
 
 
 def _bars(attr: Attribution) -> Figure:

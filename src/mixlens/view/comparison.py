@@ -15,7 +15,7 @@ from rich.text import Text
 from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.measure.ranks import rank_correlation
-from mixlens.view import attribution, maps
+from mixlens.view import attribution, maps, picture
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
 from mixlens.view.kit.drawn import Comparison
 
@@ -40,7 +40,7 @@ def printout(comparison: Comparison) -> RenderableType:
         (top,) = words.ranked(shown, 1)
         largest = Text(f"{' '.join(top.text.split())} {spelling.number(top.score)}")
         ratings = [Text(rating_text(comparison, name))] if rated else []
-        out.add_row(Text(name), *ratings, terminal.running(shown, words.scale(shown)), largest)
+        out.add_row(Text(name), *ratings, picture.cells(attr) or terminal.running(shown, words.scale(shown)), largest)
     notes = [Text(f"{name}: {reason}", style="dim") for name, reason in comparison.skipped.items()]
     about = [Text(_FAITHFUL, style="dim")] if rated else []
     says = caption.says(comparison.first)
@@ -145,7 +145,12 @@ def data_frame(comparison: Comparison) -> pandas.DataFrame:
 
 def _values(comparison: Comparison) -> dict[str, Any]:
     rows = [
-        {"name": name, "rating": rating_text(comparison, name), **html.text(attr, words.parts(attr))}
+        {
+            "name": name,
+            "rating": rating_text(comparison, name),
+            "heat": picture.heat(attr),
+            **html.text(attr, words.parts(attr)),
+        }
         for name, attr in comparison.attributions.items()
     ]
     rated = bool(comparison.faithfulness)

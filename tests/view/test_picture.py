@@ -1,0 +1,72 @@
+"""A picture with its heat: on a page, in a figure, in a notebook, in a terminal, in a file."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import mixlens
+from mixlens.view.kit import picture as kit
+from models import pictures
+
+
+@pytest.fixture(scope="module")
+def attr():
+    return pictures.lens("vit").attribute(pictures.image(), method="saliency")
+
+
+def test_the_page_holds_the_picture_and_its_heat(attr, tmp_path):
+    page = attr.to_html(tmp_path / "it.html")
+    found = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    images = [Image.open(io.BytesIO(base64.b64decode(data))) for data in found]
+    assert len(images) == 2 and images[0].size == images[1].size == (480, 360)
+    assert "patch 1,1" in page and "60 x 45 pixels, 5 x 5 patches" in page and "probability" in page
+
+
+def test_the_patch_with_the_largest_score_has_the_strongest_colour(attr):
+    scores = attr.scores.numpy()
+    drawn = np.asarray(kit.heat(attr.source, scores, kit.scale(attr.source, scores)), dtype=float)
+    colour = drawn.max(2) - drawn.min(2)
+    boxes = dict(kit.boxes(attr.source, (480, 360)))
+    strength = {i: colour[top:bottom, left:right].mean() for i, (left, top, right, bottom) in boxes.items()}
+    assert max(strength, key=strength.get) == max(boxes, key=lambda i: scores[i])
+    assert min(strength, key=strength.get) == min(boxes, key=lambda i: scores[i])
+
+
+def test_a_terminal_has_a_row_of_cells_for_each_row_of_patches(attr):
+    rows = [line.split() for line in str(attr).splitlines() if re.fullmatch(r"[\s\d-]+", line) and line.strip()]
+    patches = attr.scores[1:].numpy()
+    assert np.array_equal(np.array(rows, dtype=float), np.round(100 * patches / patches.max()).reshape(5, 5))
+
+
+def test_figures_and_the_notebook_s_piece(attr, tmp_path):
+    attr.plot(tmp_path / "it.png")
+    with Image.open(tmp_path / "it.png") as drawn:
+        assert drawn.size[0] > 900
+    attr.plot(tmp_path / "bars.png", kind="bar")
+    with pytest.raises(mixlens.errors.UnknownOption, match="kind of figure, got 'text'"):
+        attr.plot(kind="text")
+    assert attr._repr_html_().count("data:image/png") == 2
+
+
+def test_a_file_holds_the_picture_and_it_is_drawn_alike(attr, tmp_path):
+    attr.save(tmp_path / "it.safetensors")
+    again = mixlens.read(tmp_path / "it.safetensors")
+    assert torch.equal(again.scores, attr.scores) and again.source.places == attr.source.places
+    assert again.to_html() == attr.to_html()
+
+
+def test_a_picture_whose_places_are_not_known_is_drawn_as_a_grid(attr):
+    from dataclasses import replace
+
+    assert kit.boxes(replace(attr.source, places=None), (480, 360)) == kit.boxes(attr.source, (480, 360))
+
+
+def test_methods_side_by_side_have_a_picture_each(attr, tmp_path):
+    compared = pictures.lens("vit").compare(pictures.image(), ["alti", "saliency"], faithfulness=False)
+    assert compared.to_html().count("data:image/png") == 2 and compared._repr_html_().count("data:image/png") == 2
+    assert "patch 1,1 patch 1,2" not in str(compared)

@@ -86,9 +86,9 @@ def similarity(
     """
     chosen = similarity_method(DEFAULT if method is None else method, options)
     rows = pooling_of(subject, pooling)
-    one = subject.read(first, truncate)
-    if not one.single:
-        raise InputError(f"expected one text first, got a list of {len(one.each)}; pass the list second")
+    left_text = subject.read(first, truncate)
+    if not left_text.single:
+        raise InputError(f"expected one text first, got a list of {len(left_text.each)}; pass the list second")
     others = subject.read(second, truncate)
     report = reporter(progress)
 
@@ -98,7 +98,7 @@ def similarity(
                 raise InputError("expected a text on each side, got a pair; pass its texts as first and second")
         return chosen.vectors(subject, texts, rows, options, batch_size=batch_size, memory=memory, progress=report)
 
-    (left,) = vectors(one.require())
+    (left,) = vectors(left_text.require())
 
     def run(numbers: Sequence[int]) -> list[Similarity]:
         return [compared(subject, chosen, options, left, right) for right in vectors(others.of(numbers))]

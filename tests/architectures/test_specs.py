@@ -25,6 +25,7 @@ from mixlens.errors import MixlensError, UnknownArchitecture, UnsupportedConfig
 from mixlens.mixing import MIXING
 from models import families, stored
 from models.mutations import mutations, refused
+from models.translators import TRANSLATORS
 
 QUICK = ("bert", "gemma2")
 TEXT = families.text()

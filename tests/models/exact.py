@@ -81,7 +81,7 @@ def _entry(model: nn.Module, parts: list[str]) -> nn.Module:
 def exact_norms(model: nn.Module) -> None:
     """RMS norms of the model computed in the dtype of what they get, from now on."""
     for module in model.modules():
-        if type(module).__name__.endswith("RMSNorm") or type(module).__name__ == "T5LayerNorm":
+        if type(module).__name__.endswith("RMSNorm") or type(module).__name__.endswith("T5LayerNorm"):
             module.__class__ = _exact(type(module))
 
 

@@ -12,7 +12,7 @@ import transformers
 from models import families
 from models.exact import exact_norms
 
-SOURCE, TARGET = [*families.text(7), 2], families.text(4, seed=2)
+SOURCE, TARGET = [*families.text(7), 2], [29, 42, 14, 57]
 _TOKENS = {
     **{"vocab_size": families.VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
     **{"decoder_start_token_id": 2},

@@ -23,6 +23,7 @@ NAMES = [
     "LayerMaps",
     "Lens",
     "Network",
+    "Similarity",
     "Spec",
     "Table",
     "Target",

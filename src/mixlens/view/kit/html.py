@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from PIL import Image
 
 from mixlens.escape import visible
@@ -56,7 +55,7 @@ def fill(template: str, **values: Any) -> str:
 
 def page(template: str, **values: Any) -> str:
     """A page of its own: its style sheet, its script (where it has `data`), the policy that allows these alone."""
-    parts = {"policy": sealed.POLICY, "style": Markup(sealed.style()), "script": Markup(sealed.script())}
+    parts = {"policy": sealed.POLICY, "style": sealed.style(), "script": sealed.script()}
     return sealed.sealed(fill(template, **parts, **{"wide": False, **values}))
 
 

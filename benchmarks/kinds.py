@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,8 +33,17 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "vit": ("ViT", {**PICTURES, "num_attention_heads": 8, "intermediate_size": 2048}),  # 122 positions
     "dinov2": ("Dinov2", {**PICTURES, "num_attention_heads": 8}),
     "bloom": ("Bloom", {"hidden_size": 512, "n_layer": 6, "n_head": 8, "vocab_size": 30000}),
+    "bart": (
+        "Bart",
+        {
+            **{"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "vocab_size": 30000},
+            **{"encoder_attention_heads": 8, "decoder_attention_heads": 8},
+            **{"encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048},
+        },
+    ),
 }
 METHODS = ("attention", "globenc", "alti")
+TRACED = ("attention_rollout", "globenc", "alti")  # of an encoder-decoder, over as many source tokens as of the target
 
 
 def lens_on(kind: str) -> mixlens.Lens:
@@ -42,7 +53,18 @@ def lens_on(kind: str) -> mixlens.Lens:
     prefix, settings = KINDS[kind]
     torch.manual_seed(0)
     config = getattr(transformers, f"{prefix}Config")(**settings)
-    return mixlens.load(getattr(transformers, f"{prefix}Model")(config).eval())
+    ending = "ForConditionalGeneration" if config.is_encoder_decoder else "Model"
+    return mixlens.load(getattr(transformers, prefix + ending)(config).eval())
+
+
+def calls_on(lens: mixlens.Lens, ids: list[int]) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]]]:
+    """The model's own pass, and what each method does."""
+    if lens.subject.memory is None:
+        return forward(lens, ids), {m: partial(lens.mixing, ids, method=m) for m in METHODS}
+    start = lens.model.config.decoder_start_token_id
+    inputs = {"input_ids": torch.tensor([ids]), "decoder_input_ids": torch.tensor([[start, *ids[:-1]]])}
+    plain = torch.no_grad()(lambda: lens.model(**inputs))
+    return plain, {m: partial(lens.trace, ids, ids, m) for m in TRACED}
 
 
 def main() -> int:
@@ -54,9 +76,8 @@ def main() -> int:
     ids = text(sizes.tokens)
     for kind in KINDS:
         lens = lens_on(kind)
-        sample = picture(SIDE) if "image_size" in KINDS[kind][1] else ids
-        plain = forward(lens, sample)
-        passes = {m: ratio(lambda m=m, on=lens, x=sample: on.mixing(x, method=m), plain, asked)[0] for m in METHODS}
+        plain, calls = calls_on(lens, picture(SIDE) if "image_size" in KINDS[kind][1] else ids)
+        passes = {method: ratio(call, plain, asked)[0] for method, call in calls.items()}
         print(f"{kind:12}", "  ".join(f"{method} {value:5.2f}" for method, value in passes.items()), flush=True)
     return 0
 

@@ -14,12 +14,15 @@ from mixlens.attribute import ATTRIBUTIONS
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from models import families
+from models.translators import TRANSLATORS
 
-FACTS = [fact for fact in mixlens.methods() if fact["stage"] != "aggregate"]
+FACTS = [fact for fact in mixlens.methods() if fact["stage"] in ("mixing", "attribute")]
 QUICK = ("bert", "gpt2", "opt-post", "modernbert")
 # What a tiny random model without a tokenizer needs to be told.
 OPTIONS = {"blank_out": {"replace": "delete"}, "context_cite": {"units": "token"}, "leave_one_out": {"units": "token"}}
 OPTIONS |= {"integrated_gradients": {"steps": 2, "tolerance": 1e9}}
+KINDS = {translator.model_type for translator in TRANSLATORS.values()}
+TRANSLATED = {*KINDS, *(f"{kind} (is_gated_act={gated})" for kind in ("t5", "mt5") for gated in (False, True))}
 
 
 def label(name: str) -> tuple[str, str]:
@@ -59,7 +62,7 @@ def test_each_method_runs_where_it_says_so_and_nowhere_else(name):
 
 def test_some_are_not_defined_everywhere():
     """Else the test above could not fail."""
-    some = {(f["stage"], f["name"]) for f in FACTS if set(f["architectures"]) != set(SPECS)}
+    some = {(f["stage"], f["name"]) for f in FACTS if {*f["architectures"]} - TRANSLATED != set(SPECS) - TRANSLATED}
     assert some == {
         *(("mixing", name) for name in ("norm_resln", "hta", "hta_x_input")),
         *(
@@ -69,6 +72,15 @@ def test_some_are_not_defined_everywhere():
         *(("attribute", name) for name in ("leave_one_out", "context_cite")),
         *(("attribute", name) for name in ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit")),
     }
+
+
+def test_encoder_decoders_have_the_maps_of_texts_and_the_attributions_of_two_streams():
+    for fact in FACTS:
+        there = {kind for kind in TRANSLATED if kind in fact["architectures"]}
+        if fact["stage"] == "attribute":
+            assert bool(there) == fact["two_streams"], fact["name"]
+        else:
+            assert {"bart", "mbart"} & there, fact["name"]
 
 
 @pytest.mark.parametrize("name", families.FAMILIES)

@@ -45,7 +45,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 _HEAD = """What a type needs: attention that is seen at transformers' attention interface or at its softmax, layers of
 one kind in one list, in each one attention and one feed-forward network (`down(act(up(x)))`, gated or not, or a module
 that maps each token alone, such as a mixture of experts), joined as post-LN, pre-LN or parallel layers are
-([how a spec is found](architecture.md#specs)).
+([how a spec is found](architecture.md#specs)). Of an encoder-decoder none is found: those of the table are known, and
+the spec of another may be said, its decoder's with `memory=` its encoder's ([encoder-decoders](encoder-decoders.md)).
 
 Where none is found and you know one, say it; it is checked like any other:
 

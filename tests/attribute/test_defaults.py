@@ -12,8 +12,8 @@ from models import families
 
 TEXT = families.text(6)
 CASES = [
-    ("llama", "causal", {}, "head_logit"),
-    ("gpt2", "causal", {}, "head_logit"),
+    ("llama", "causal", {}, "path_logit"),
+    ("gpt2", "causal", {}, "path_logit"),
     ("opt", "causal", {"do_layer_norm_before": False}, "saliency"),  # norms behind its sums: no one residual stream
     ("gpt2", "sequence", {}, "saliency"),
     ("bert", "sequence", {}, "alti"),

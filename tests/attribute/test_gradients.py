@@ -341,7 +341,11 @@ AGAIN = ["saliency", "grad_x_input", "cat", "attcat", "att_grads"]
     ("family", "name"),
     [
         *((family, name) for family in ("llama", "gemma2", "gpt2", "bert", "albert-inner") for name in AGAIN),
-        *((family, name) for family in ("llama", "gemma2", "gpt2") for name in ("cp_lrp", "attn_lrp", "gim")),
+        *(
+            (family, name)
+            for family in ("llama", "gemma2", "gpt2")
+            for name in ("cp_lrp", "attn_lrp", "gim", "path_logit")
+        ),
     ],
 )
 def test_layers_that_run_again_for_their_gradients_change_no_number(family, name, monkeypatch):

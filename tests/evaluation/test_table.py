@@ -27,6 +27,7 @@ from mixlens.evaluation.tabulate import tabulate
 from mixlens.measure import statistics
 from mixlens.view import evaluation
 from mixlens.view.kit.spelling import number
+from pages import styled
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep .", "bad", ""]
 METHODS = ["alti", "saliency", ("</script><b>", "grad_x_input", {}), "random"]
@@ -134,8 +135,8 @@ def colored(thing: Any) -> str:
 def test_marks_in_pages(table: mixlens.Table) -> None:
     chance, told = (replace(table, rows=tuple(replace(r, p_null=p) for r in table)) for p in (0.5, 0.0))
     for soft, page in (('; color: var(--soft)">', "to_html"), ('; color: #6d7076">', "_repr_html_")):
-        assert "; font-weight: 700" + soft in getattr(chance, page)()
-        assert soft not in getattr(told, page)()
+        assert "; font-weight: 700" + soft in styled(getattr(chance, page)())
+        assert soft not in styled(getattr(told, page)())
 
 
 def test_marks_are_what_the_legend_says(table: mixlens.Table) -> None:

@@ -35,7 +35,17 @@ def ran(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[in
     yield out
 
 
-ONE_PASS = ("attention_rollout", "globenc", "alti", "ifr+rollout", "head_logit", "alti_logit", "cp_lrp", "gim")
+ONE_PASS = (
+    "attention_rollout",
+    "globenc",
+    "alti",
+    "ifr+rollout",
+    "head_logit",
+    "alti_logit",
+    "cp_lrp",
+    "gim",
+    "path_logit",
+)
 ONE_PASS += ("saliency", "cat")  # their backward passes run no layer
 
 

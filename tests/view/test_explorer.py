@@ -1,4 +1,4 @@
-"""What a page lets its script do and gives it: the policy, the data to the last bit, sizes. Clicks: `test_browser.py`."""
+"""What a page lets its script do and gives it: the policy, the data to the last bit, sizes. Clicks: test_browser.py."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def test_a_page_lets_its_style_and_its_script_alone_act(name, request):
     assert rules["default-src"] == ["'none'"] and rules["img-src"] == ["data:"]
     assert rules["base-uri"] == rules["form-action"] == ["'none'"]
     scripts = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
-    assert rules["script-src"] == [sha(text) for text in scripts] or (
-        scripts == [] and rules["script-src"] == ["'none'"]
-    )
+    assert rules["script-src"] == ([sha(text) for text in scripts] or ["'none'"])
     assert rules["style-src"] == [sha(text) for text in re.findall("<style>(.*?)</style>", page, re.DOTALL)]
     tags = Page(page).tags
     assert not [attrs for _, attrs in tags if "style" in attrs]
@@ -82,23 +80,9 @@ def test_no_text_can_name_the_places_that_are_filled_in(film):
 
 def test_the_script_reaches_for_nothing_and_writes_no_markup():
     source = sealed.script()
-    for bad in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacentHTML",
-        "document.write",
-        "eval(",
-        "Function(",
-        "fetch(",
-        "XMLHttpRequest",
-        "import ",
-        "import(",
-        "http:",
-        "https:",
-        "</",
-        'setAttribute("style',
-        "localStorage",
-    ):
+    markup = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "</", 'setAttribute("style')
+    reach = ("eval(", "Function(", "fetch(", "XMLHttpRequest", "import ", "import(", "http:", "https:", "localStorage")
+    for bad in (*markup, *reach):
         assert bad not in source, bad
     assert ' style="' not in source  # it would be lifted, and the hash be another's
 

@@ -124,7 +124,7 @@ def test_the_page_of_512_tokens_and_144_heads_is_small(make_maps, tmp_path):
     assert (tmp_path / "p.html").stat().st_size < 10e6
     text = Page(page).text
     assert "Mean over the heads." in text
-    assert "Each dot is the largest of 2 x 2 tokens." in text
+    assert "Each dot is the largest of 3 x 3 tokens." in text
     assert [t for t, _ in Page(page).tags].count("img") == 13
     assert len(maps._repr_html_()) < 1e6
 

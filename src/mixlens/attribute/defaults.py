@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mixlens.attribute.frozen import Frozen
 from mixlens.attribute.logit import Logit
 from mixlens.attribute.names import method
 from mixlens.errors import Undefined
@@ -39,8 +40,10 @@ class Default:
 
 
 # The first that fits. A rollout through many causal layers says where a token stands rather than what it is: below
-# random scores on answers whose source is known.
+# random scores on answers whose source is known. path_logit is above them on every task tried, head_logit, which has
+# no rules to be refused by, on all but chains.
 DEFAULTS = (
+    Default("path_logit", causal=True, tasks=("causal",)),
     Default("alti", causal=True, answered=False, two_streams=True),
     Default("head_logit", causal=True, tasks=("causal",)),
     Default("saliency", causal=True),
@@ -57,7 +60,7 @@ def default_method(subject: Subject) -> str:
 def _defined(name: str, subject: Subject) -> bool:
     try:
         chosen = method(name).for_spec(subject.spec).for_head(subject.head)
-        if isinstance(chosen, Logit):
+        if isinstance(chosen, (Logit, Frozen)):
             subject.unembedding  # noqa: B018 (raises where the logits are made otherwise)
     except Undefined:
         return False

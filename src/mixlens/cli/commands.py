@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, explaining, reproducing, running, surveying, tracing
+from mixlens.cli import evaluating, explaining, reproducing, running, similar, surveying, tracing
 from mixlens.cli.arguments import (
     Csv,
     Debug,
@@ -203,6 +203,7 @@ def map_(
 
 
 app.command()(tracing.trace)
+app.command()(similar.similarity)
 app.command()(evaluating.evaluate)
 app.command()(reproducing.reproduce)
 app.command()(surveying.architectures)

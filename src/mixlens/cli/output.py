@@ -114,7 +114,7 @@ def check_tables(report: Check) -> Iterator[Table | Text]:
     for layer in report.layers:
         numbers = (layer.sum_of_terms, layer.finish, layer.norms)
         styles = ("bold red" if not x <= report.tolerance else "" for x in numbers)
-        table.add_row(str(layer.layer), *(Text(f"{x:.1e}", style) for x, style in zip(numbers, styles, strict=True)))
+        table.add_row(layer.name, *(Text(f"{x:.1e}", style) for x, style in zip(numbers, styles, strict=True)))
     yield table
     yield Text(
         f"{'passed' if report.passed else 'FAILED'}: at most {report.worst:.1e} off the model's own numbers "

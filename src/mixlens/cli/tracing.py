@@ -57,7 +57,13 @@ def trace(
         typer.Option(metavar="NAME=FILE", help='A document, repeatable; put at "{documents}" or in front.'),
     ] = None,
     answer: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The answer; default: what the model generates, greedily.")
+        str | None,
+        typer.Option(
+            "--answer",
+            "--target",
+            metavar="TEXT",
+            help="The answer, or a translator's target; default: what the model generates, greedily.",
+        ),
     ] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="At most so many tokens are generated; default: 64.")

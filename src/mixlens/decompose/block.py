@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mixlens.architectures import Attend, Feed, Spec, submodule
 from mixlens.architectures.spec import Network, SubBlock
-from mixlens.capture.again import attention_alone, attention_of, of_text
+from mixlens.capture.again import attention_alone, attention_of, each_tensor, of_text
 from mixlens.capture.attention import Call, repeat_heads
 from mixlens.capture.run import Arguments, LayerPass
 from mixlens.decompose.jacobian import Jacobians, token_local
@@ -212,7 +212,10 @@ class Block:
         batch, n, count, dim = wide.shape
         # Each of the `any` is a text of its own, so that a query meets its own position.
         flat = wide.transpose(1, 2).reshape(batch * count, n, dim)
-        q = attention_alone(submodule(self.module, attend.attention), seen.arguments, flat).q
+        arguments = each_tensor(
+            seen.arguments, lambda t: t.repeat_interleave(count, 0) if t.ndim > 1 and len(t) == batch else t
+        )
+        q = attention_alone(submodule(self.module, attend.attention), arguments, flat).q
         values = repeat_heads(widened(call.v), call.groups)
         out = submodule(self.module, attend.out)
         made = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.decompose import Block
@@ -17,6 +18,8 @@ from mixlens.mixing.alti import alti
 from mixlens.mixing.attention import attention
 from mixlens.mixing.steps import Map, normalize_rows, only_visible
 from mixlens.mixing.value_zeroing import Distance, value_zeroing
+
+Reach = Float[Tensor, "batch query memory"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +31,8 @@ class Across:
     """
 
     target: Map
-    memory: Map
-    carried: Tensor | None
+    memory: Reach
+    carried: Float[Tensor, "batch query"] | None
 
 
 def attention_across(first: Block, second: Block) -> Across:
@@ -80,7 +83,7 @@ def _lengths(first: Block, second: Block, stage: Stage) -> Across:
     return _shared(target, second.terms(stage).norms(), lengths)
 
 
-def _shared(target: Map, memory: Map, carried: Tensor) -> Across:
+def _shared(target: Map, memory: Reach, carried: Float[Tensor, "batch query"]) -> Across:
     """The second attention's terms and what it carries, divided by their sum; a row of zeros carries everything."""
     total = memory.sum(-1) + carried
     scale = torch.where(total > 0, 1 / total, 0.0)

@@ -238,7 +238,7 @@ class Trace(Tabled):
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
-        """A page of its own (no script, no network, everything escaped); written to `path` if given."""
+        """A page of its own, to ask by clicks (no network, everything escaped); written to `path` if given."""
         from mixlens.view import trace
 
         return trace.page(self, path)

@@ -59,8 +59,7 @@ class Check:
         bad = max(self.layers, key=lambda layer: layer.worst)
         if bad.worst > self.tolerance:
             part = max(("sum_of_terms", "finish", "norms"), key=lambda name: getattr(bad, name))
-            where = f"{bad.layer} ({bad.part})" if bad.part else f"{bad.layer}"
-            fault = f"{part} of layer {where} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
+            fault = f"{part} of layer {bad.name} is off by {getattr(bad, part):.1e} (at most {self.tolerance:.1e})"
         else:
             fault = f"the captured output is off by {self.reference:.1e} (at most {self.reference_tolerance:.1e})"
         raise SelfCheckFailed(

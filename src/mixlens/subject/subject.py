@@ -14,7 +14,8 @@ from mixlens.capture.batch import BatchSize
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS
 from mixlens.capture.stream import Stream
-from mixlens.errors import Undefined
+from mixlens.capture.text import Tokens
+from mixlens.errors import InputError, Undefined
 from mixlens.infer import Origin, known
 from mixlens.process import settled
 from mixlens.progress import Progress
@@ -34,8 +35,8 @@ class Subject:
 
     `origin`: who says how the layers are built. `limit`: the most tokens it has positions for (None: nothing says so).
     `checked_as`: the dtype and the device that the model had then (see `current`). `memory`: of an encoder-decoder the
-    encoder, a subject of its own; `spec`, `layers` and `head` are then the decoder's. The model is the user's, and is
-    never changed.
+    encoder, a subject of its own; `spec`, `layers` and `head` are then the decoder's; `encodes`: it is such an encoder.
+    The model is the user's, and is never changed.
     """
 
     model: Any
@@ -48,6 +49,7 @@ class Subject:
     checked_as: tuple[torch.dtype, torch.device]
     origin: Origin = "hand-written"
     memory: Subject | None = None
+    encodes: bool = False
 
     def current(self) -> Subject:
         """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
@@ -55,9 +57,10 @@ class Subject:
         A new one for each call: tensors that it has seen may have been replaced since. Raises SelfCheckFailed,
         NotFinite.
         """
+        memory = None if self.memory is None else replace(self.memory, model=encoder_of(self.model))
         if _form(self.model) == self.checked_as:
-            return replace(self)
-        check, memory = examination(self.model, self.spec, self.name), self.memory
+            return replace(self, memory=memory)
+        check = examination(self.model, self.spec, self.name)
         if memory is not None:
             memory = replace(memory, check=_of_encoder(check), checked_as=_form(memory.model))
         return replace(self, check=check, checked_as=_form(self.model), memory=memory)
@@ -103,7 +106,12 @@ class Subject:
             )
         if self.head.fed == PIXELS:
             return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
-        return read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
+        texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
+        if self.encodes and any(isinstance(text, Tokens) and len(text.text) > 1 for text in texts.each):
+            raise InputError(
+                "expected one text for an encoder, got a pair; where a target comes from is lens.trace(source, target)"
+            )
+        return texts
 
     def passes(
         self,
@@ -199,6 +207,7 @@ def _encoder(model: Any, tokenizer: Any, name: str, spec: Spec, check: Check, or
         check=_of_encoder(check),
         checked_as=_form(encoder),
         origin=origin,
+        encodes=True,
     )
 
 

@@ -51,7 +51,7 @@ def translated(
     """What an encoder-decoder's decoder starts from, and what it answers, as in `generated`."""
     room = max_new_tokens if subject.limit is None else min(max_new_tokens, subject.limit - 1)
     ids = _require(_run(subject, source, room, arguments), "another source")
-    start, answer = divided(subject, ids, None, "an answer")
+    start, answer = divided(subject, ids, arguments.get("forced_bos_token_id"), "an answer")
     return start, as_text(subject, answer)
 
 

@@ -29,13 +29,9 @@ def begun(source: Tokens, start: Sequence[int], subject: Subject) -> Tokens:
     return replace(joined(source, tokens), padded=source.padded)
 
 
-def read_target(
-    subject: Subject, answer: Any, name: str = "an answer", forced: int | None = None
-) -> tuple[list[int], Tokens]:
-    """What the decoder starts from, and an answer that is given, a str or token ids. `forced`: see `divided`.
-
-    Raises InputError.
-    """
+def read_target(subject: Subject, answer: Any, name: str = "an answer") -> tuple[list[int], Tokens]:
+    """What the decoder starts from, and an answer that is given, a str or token ids. Raises InputError."""
+    forced = _named(subject, "forced_bos_token_id")
     if isinstance(answer, str):
         start, body = divided(subject, _target_ids(subject, answer, name), forced, name)
         return start, as_text(subject, body, answer.strip())
@@ -57,7 +53,7 @@ def divided(subject: Subject, ids: Sequence[int], forced: int | None, name: str)
     if any(not 0 <= i < size for i in ids):
         raise InputError(f"expected {name} of token ids of 0 to {size - 1} (the decoder's embeddings), got {list(ids)}")
     special, first = _special(subject), start_of(subject)
-    leading = list(takewhile(special.__contains__, ids))
+    leading = list(takewhile({*special, forced}.__contains__, ids))
     body = list(ids[len(leading) :])
     if not body:
         raise EmptyInput(f"expected {name} of at least one token beside special ones, got {list(ids)}")
@@ -67,22 +63,19 @@ def divided(subject: Subject, ids: Sequence[int], forced: int | None, name: str)
 
 def start_of(subject: Subject) -> int:
     """The token that the decoder starts from. Raises InputError."""
-    for settings in (getattr(subject.model, "generation_config", None), subject.model.config):
-        for key in ("decoder_start_token_id", "bos_token_id"):
-            token = getattr(settings, key, None)
-            if isinstance(token, int):
-                return token
+    for key in ("decoder_start_token_id", "bos_token_id"):
+        if (token := _named(subject, key)) is not None:
+            return token
     raise InputError(
         f"expected {type(subject.model).__name__} to say what its decoder starts from, it does not; set "
         "model.generation_config.decoder_start_token_id"
     )
 
 
-def forced_of(subject: Subject) -> int | None:
-    """The token that every answer of the model begins with; None: none is set."""
+def _named(subject: Subject, key: str) -> int | None:
+    """The token that the model's settings call so; None: none."""
     for settings in (getattr(subject.model, "generation_config", None), subject.model.config):
-        token = getattr(settings, "forced_bos_token_id", None)
-        if isinstance(token, int):
+        if isinstance(token := getattr(settings, key, None), int):
             return token
     return None
 
@@ -108,8 +101,9 @@ def _target_ids(subject: Subject, text: str, name: str) -> list[int]:
 
 
 def _special(subject: Subject) -> set[int]:
-    """The ids that are no content: the tokenizer's special tokens, and those that the configuration names."""
-    config, tokenizer = subject.model.config, subject.tokenizer
-    named = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start", "forced_bos"))
-    content = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")}
-    return {i for i in named if isinstance(i, int)} | (set(getattr(tokenizer, "all_special_ids", ())) - content)
+    """The ids that are no content: the tokenizer's special tokens, and those that the model's settings name."""
+    tokenizer = subject.tokenizer
+    roles = ("pad", "bos", "eos", "decoder_start", "forced_bos")
+    named = {i for role in roles if (i := _named(subject, f"{role}_token_id")) is not None}
+    content = {getattr(tokenizer, f"{role}_token_id", None) for role in ("unk", "mask")}
+    return named | (set(getattr(tokenizer, "all_special_ids", ())) - content)

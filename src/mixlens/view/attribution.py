@@ -39,7 +39,7 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     text = html.page(
         "attribution.html",
         **html.text(attr, shown),
-        data=_data(attr, shown),
+        data=data(attr),
         top=html.bars([(" ".join(p.text.split()), p.score, p.special) for p in words.ranked(shown, _TOP)]),
         tokens=_tokens(attr),
         unfolded=len(attr.tokens) <= _OPEN,
@@ -49,10 +49,10 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     return put(text, path)
 
 
-def _data(attr: Attribution, shown: list[words.Part]) -> str:
+def data(attr: Attribution) -> str:
     """What the page's script is given."""
     source = attr.source
-    held = words.held(shown, source.units)
+    held = words.held(words.parts(attr), source.units)
     notes = [f"{held[0].upper()}{held[1:]}."] if held else []
     notes += [f"{source.dropped} {source.units} were cut off, as asked."] if source.dropped else []
     text = pieces.facts(source, word=pieces.words(source), token=pieces.tokens(source))

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mixlens.files import put
+from mixlens.view import attribution
 from mixlens.view.kit import caption, frames, html
 from mixlens.view.kit.drawn import Results
 
@@ -22,8 +23,14 @@ def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
     count = len(results)
     first = next((result for result in results if result is not None), None)
     facts = [] if first is None else [(k, v) for k, v in caption.provenance(first) if k in _SHARED]
-    values = {"rows": _rows(results, count), "count": count, "failed": len(results.skipped), "facts": facts}
+    rows = [row | {"data": _data(result)} for row, result in zip(_rows(results, count), results, strict=True)]
+    values = {"rows": rows, "count": count, "failed": len(results.skipped), "facts": facts}
     return put(html.page("several.html", heading=f"{count} texts", **values), path)
+
+
+def _data(result: Any) -> str | None:
+    """What the page's script is given of an attribution; other kinds stay as they are here."""
+    return attribution.data(result) if hasattr(result, "target") and hasattr(result, "units") else None
 
 
 def fragment(results: Results) -> str:

@@ -6,6 +6,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,8 +14,9 @@ from rich.text import Text
 
 from mixlens.escape import visible
 from mixlens.files import put
+from mixlens.measure.ranks import rank_correlation
 from mixlens.view import attribution, maps, picture
-from mixlens.view.kit import caption, frames, html, latex, spelling, terminal, words
+from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
 from mixlens.view.kit.drawn import Comparison
 
 if TYPE_CHECKING:
@@ -54,10 +56,47 @@ def page(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> 
         "comparison.html",
         **_values(comparison),
         maps=behind,
+        agreed=agreed(comparison),
+        data=_data(comparison),
+        wide=True,
         unit=comparison.first.source.unit,
         facts=_facts(comparison),
     )
     return put(out, path)
+
+
+def agreement(comparison: Comparison) -> list[list[float]]:
+    """Spearman's rho of each two methods over the words (special tokens left out); NaN where one is constant."""
+    rows = [np.array([p.score for p in words.content(words.parts(a))]) for a in comparison.attributions.values()]
+    return [[rank_correlation(a, b) for b in rows] for a in rows]
+
+
+def agreed(comparison: Comparison) -> list[dict[str, Any]]:
+    """The rows of the table of agreements: of each cell its text and its colours."""
+    scale = colors.Scale(1.0, True)
+    return [
+        {"name": name, "cells": [{"text": spelling.signed(v), **html.hues(scale, v)} for v in row]}
+        for name, row in zip(comparison.attributions, agreement(comparison), strict=True)
+    ]
+
+
+def _data(comparison: Comparison) -> str:
+    """What the page's script is given."""
+    source = comparison.first.source
+    rated = comparison.faithfulness
+    head = {
+        "kind": "comparison",
+        "text": pieces.facts(source, word=pieces.words(source), token=pieces.tokens(source)),
+        "methods": [
+            {"name": visible(name), "rating": _rating(comparison, name), "shown": rating_text(comparison, name)}
+            for name in comparison.attributions
+        ],
+        "agreement": [[v if math.isfinite(v) else None for v in row] for row in agreement(comparison)],
+        "rated": bool(rated),
+        "note": _FAITHFUL if rated else "",
+        "colors": colors.arms(),
+    }
+    return packed.pack(head, {"scores": np.stack([arrays.values(a.scores) for a in comparison.attributions.values()])})
 
 
 def tex(comparison: Comparison) -> str:
@@ -131,10 +170,15 @@ def _note(comparison: Comparison) -> str:
     return _NOTE + ("; blue speaks against" if signed else "")
 
 
+def _rating(comparison: Comparison, name: str) -> float | None:
+    rating = comparison.faithfulness.get(name)
+    return None if rating is None or math.isnan(rating.value) else rating.value
+
+
 def rating_text(comparison: Comparison, name: str) -> str:
     """A method's faithfulness; a dash where there is none."""
-    rating = comparison.faithfulness.get(name)
-    return "-" if rating is None or math.isnan(rating.value) else f"{rating.value:.2f}"
+    rating = _rating(comparison, name)
+    return "-" if rating is None else f"{rating:.2f}"
 
 
 def heading(comparison: Comparison) -> str:

@@ -6,6 +6,7 @@ signs for both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from mixlens.files import PathLike
 from mixlens.view import evaluation_figures
 from mixlens.view.evaluation_cells import BEST, CHANCE, Cell, by_layer, depths, grid, layer_name, marked, undecided
 from mixlens.view.evaluation_figures import MODEL
-from mixlens.view.kit import frames, html, latex, spelling
+from mixlens.view.kit import frames, html, latex, packed, spelling
 from mixlens.view.kit.drawn import Row, Table
 from mixlens.view.kit.spelling import spelled
 
@@ -99,7 +100,49 @@ def _latex_cell(cell: Cell | None) -> str:
 
 def page(table: Table) -> str:
     """A page of its own: a table and pictures a measure."""
-    return html.page("evaluation.html", **_values(table), sections=_sections(table), facts=_facts(table))
+    values = {**_values(table), "data": _data(table), "wide": True}
+    return html.page("evaluation.html", **values, sections=_sections(table), facts=_facts(table))
+
+
+def _data(table: Table) -> str | None:
+    """What the page's script is given; None where no method was measured."""
+    if not table.methods:
+        return None
+    cells = grid(table)
+    measures = []
+    for k, measure in enumerate(table.measures):
+        column = [line[k] for line in cells]
+        measures.append(
+            {
+                "name": visible(measure.replace(":", " : ")),
+                "better": table.facts(measure)["higher_is_better"],
+                "rows": [
+                    {name: _finite(getattr(c.row, name)) for name in ("mean", "low", "high", "null")}
+                    | {"best": c.best, "chance": c.chance, "text": c.text}
+                    for c in column
+                ],
+                "pairs": _pairs(table, measure),
+            }
+        )
+    level = spelling.number(100 * table.level)
+    head = {"kind": "table", "methods": [visible(m) for m in table.methods], "measures": measures, "level": level}
+    return packed.pack({**head, "alpha": 1 - table.level}, {})
+
+
+def _pairs(table: Table, measure: str) -> list[dict[str, Any]]:
+    """Each two methods' difference, first less second, by the paired bootstrap."""
+    if not evaluation_figures.has(table, "ranking", measure):
+        return []
+    place = {method: k for k, method in enumerate(table.methods)}
+    return [
+        {"a": place[a], "b": place[b], **{n: getattr(pair, n) for n in ("difference", "low", "high", "p")}}
+        for (a, b), pair in table.ranking(measure).pairs.items()
+        if _finite(pair.difference) is not None and _finite(pair.p) is not None
+    ]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def fragment(table: Table) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixlens.files import put
+from mixlens.view import maps_data
 from mixlens.view.kit import arrays, caption, colors, frames, html, terminal
 from mixlens.view.kit.drawn import LayerMaps
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _SIDE = 340  # pixels a picture otherwise; a browser that made it smaller would skip tokens
 _PIXELS = 3_400_000  # of all pictures of a page, at most about two bytes each (light and dark) before compression
+_LESS = 6  # of them where a page holds the numbers too: its script draws them
 _ROWS = 40  # tokens in a layer table
 _NUMBERS = 12  # layers up to which the cells hold numbers
 _SHADES = " ░▒▓█"
@@ -31,7 +33,9 @@ def page(maps: LayerMaps, path: str | os.PathLike[str] | None = None) -> str:
     Pictures are pooled (each dot the largest of k x k tokens) so far that a page stays under 10 MB; the page says so.
     Raises ResultFileError.
     """
-    text = html.page("maps.html", **_row(maps), **pictures(maps), facts=caption.provenance(maps))
+    data = maps_data.of_maps(maps)
+    drawn = {**_row(maps), **pictures(maps, 1 if data is None else _LESS), "data": data, "wide": data is not None}
+    text = html.page("maps.html", **drawn, facts=caption.provenance(maps))
     return put(text, path)
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mixlens.escape import visible
 from mixlens.files import put
-from mixlens.view import maps
+from mixlens.view import maps, maps_data
 from mixlens.view.kit import caption, frames, html, spelling, terminal, words
 from mixlens.view.kit.drawn import Similarity
 
@@ -26,9 +26,13 @@ _SIDES = ("first", "second")
 
 def page(alike: Similarity, path: str | os.PathLike[str] | None = None) -> str:
     """The page; written to `path` if given. Raises ResultFileError."""
-    text = html.fill(
-        "similarity.html", **_values(alike), **maps.pictures(alike.map), facts=caption.provenance(alike.map)
-    )
+    values = {
+        **_values(alike),
+        **maps.pictures(alike.map),
+        "data": maps_data.of_maps(alike.map, pairs=True),
+        "wide": True,
+    }
+    text = html.page("similarity.html", **values, facts=caption.provenance(alike.map))
     return put(text, path)
 
 

@@ -194,7 +194,12 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
         }
         for top in trace.top(_TOP)
     ]
-    head = {"heading": caption.heading(bare(trace)), "says": None, "warnings": caption.warnings(bare(trace))}
+    head: dict[str, Any] = {
+        "heading": caption.heading(bare(trace)),
+        "says": None,
+        "warnings": caption.warnings(bare(trace)),
+    }
+    head |= {"data": trace_data.of_units(trace), "wide": True}
     facts = [("method", trace.method), ("by", " and ".join(dict.fromkeys(trace.by)))]
     facts += [(str(k), spelling.value_text(v)) for k, v in {**trace.options, **trace.meta}.items()]
     legend = html.legend(scale)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mixlens.errors import MixlensError
-from mixlens.escape import visible
+from mixlens.escape import one_line, visible
 from mixlens.view.kit import arrays, colors, packed, pieces, spelling
-from mixlens.view.kit.drawn_trace import Trace
+from mixlens.view.kit.drawn_trace import Part, Trace, UnitTrace
 
 
 def of_trace(trace: Trace) -> str | None:
@@ -36,11 +38,10 @@ def of_trace(trace: Trace) -> str | None:
         "differs": [k for k, target in enumerate(trace.targets) if target.foil is not None],
         "foil": None if trace.foil is None else visible(trace.foil),
     }
-    return _packed(head, trace)
+    return _packed(head, trace, arrays.values(trace.scores))
 
 
-def _packed(head: dict[str, Any], trace: Any) -> str:
-    scores = arrays.values(trace.scores)
+def _packed(head: dict[str, Any], trace: Trace | UnitTrace, scores: arrays.Array) -> str:
     shared = {
         "kind": "trace",
         "signed": bool((scores < 0).any()),
@@ -71,6 +72,50 @@ def _notes(trace: Trace) -> list[str]:
     if any(trace.prompt.special):
         out.append(f"Small grey {trace.prompt.units} are the template's and not coloured.")
     return out
+
+
+def of_units(trace: UnitTrace) -> str | None:
+    """A trace by units, each of them one piece; None for one that is too large for a page."""
+    sources = [k for k, part in enumerate(trace.sources) if part.where != "answer"]
+    answers = [k for k, part in enumerate(trace.sources) if part.where == "answer"]
+    values = arrays.values(trace.scores)
+    # what no answer unit is a source of has a column of zeros, so that rows and columns of the answer are the same
+    scores = np.zeros((len(trace.answer), len(sources) + len(trace.answer)))
+    scores[:, : len(sources)] = values[:, sources]
+    scores[:, len(sources) : len(sources) + len(answers)] = values[:, answers]
+    if scores.size > packed.LARGEST:
+        return None
+    prompt, documents = [trace.sources[k] for k in sources], trace.meta.get("documents") or {}
+    head = {
+        "prompt": {
+            **_units(prompt),
+            "count": len(prompt),
+            "special": [part.where == "template" for part in prompt],
+        },
+        "answer": _units(trace.answer),
+        "documents": [{"name": visible(p.name), "tokens": [k]} for k, p in enumerate(prompt) if p.name in documents],
+        "cited": [],
+        "said": ["-" if p is None else f"probability {spelling.probability(p)}" for p in trace.probabilities],
+        "notes": [],
+        "differs": [],
+        "foil": None,
+    }
+    return _packed(head, trace, scores)
+
+
+def _units(parts: Sequence[Part]) -> dict[str, Any]:
+    """The units one behind the other."""
+    return {
+        "grains": {
+            "unit": [
+                [" " if k else "", one_line(part.name) or "␣", [k], pieces.SPECIAL * (part.where == "template")]
+                for k, part in enumerate(parts)
+            ]
+        },
+        "directions": ["auto"],
+        "unit": "unit",
+        "units": "units",
+    }
 
 
 def citations(trace: Trace) -> Sequence[Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mixlens.answer import Answer
@@ -25,15 +25,15 @@ from mixlens.target import Quantity
 @dataclass(eq=False)
 class RuledPass:
     """`leaf` (text, token, dim): the input of the layer asked for. `normed` (row, dim): what the vocabulary's map reads
-    at the rows. `written`: what the attention of each layer from there on writes, where it is kept; `seen`: these
-    layers.
+    at the rows. `written`: what the attention of each layer from there on writes, where it is kept; `seen`: what was
+    kept of these layers.
     """
 
     logits: Float[Tensor, "row vocabulary"]
     normed: Tensor
     leaf: Tensor
     written: list[Tensor] = field(default_factory=list)
-    seen: list[LayerPass] = field(default_factory=list)
+    seen: list[Any] = field(default_factory=list)
 
 
 def ruled_pass(
@@ -44,17 +44,19 @@ def ruled_pass(
     rules: Rules,
     *,
     layer: int = 0,
-    keep: bool = False,
+    keep: Callable[[LayerPass], Any] | None = None,
+    alone: Int[Tensor, "text row"] | None = None,
     recompute: bool = False,
 ) -> RuledPass:
     """One pass inside autograd; read at `rows` of the batch's `texts`. Parameters get no gradient.
 
-    `keep`: what the attentions read and write is kept too. `recompute`: see `Recorder`. Raises Undefined.
+    `keep`: what is kept of each layer, and what its attention writes; with `alone` (see `RuledCall`) at these rows
+    only. `recompute`: see `Recorder`. Raises Undefined.
     """
     spec, unembedding = subject.spec, subject.unembedding
     leaves: list[Tensor] = []
     written: list[Tensor] = []
-    seen: list[LayerPass] = []
+    layers: list[Any] = []
 
     def on_input(index: int, x: Tensor) -> Tensor | None:
         if index != layer:
@@ -63,21 +65,24 @@ def ruled_pass(
         return leaves[0]
 
     def on_call(index: int, call: Call) -> Call | None:
-        return ruled(rules, call) if index >= layer else None
+        return ruled(rules, call, alone) if index >= layer else None
 
-    def on_layer(passed: LayerPass) -> None:
-        if keep and passed.index >= layer:
-            seen.append(passed)
+    def on_layer(seen: LayerPass) -> None:
+        if keep is not None and seen.index >= layer:
+            layers.append(keep(seen))
 
     def change(twin: Any) -> None:
         prepare(rules, spec, twin)
-        if keep:
+        if keep is not None:
             for module in layer_modules(base_model(twin), spec):
-                submodule(module, spec.attend.out).register_forward_hook(_kept)
+                submodule(module, spec.attend.out).register_forward_hook(kept)
 
-    def _kept(module: Any, args: Any, out: Tensor) -> None:
-        if leaves:
-            written.append(out)
+    def kept(module: Any, args: Any, out: Tensor) -> Tensor | None:
+        if not leaves:
+            return None
+        part, new = (out, None) if alone is None else _at(out, leaves[0], alone)
+        written.append(part)
+        return new
 
     with torch.enable_grad():
         watch = Watch(on_layer, on_input, on_call)
@@ -85,7 +90,15 @@ def ruled_pass(
         normed = output.last_hidden_state[list(texts), list(rows)]
     with torch.no_grad():
         logits = unembedding.logits(normed)
-    return RuledPass(logits, normed, leaves[0], written, seen)
+    return RuledPass(logits, normed, leaves[0], list(written), layers)  # layers that run again write again
+
+
+def _at(out: Tensor, like: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Some rows of an output, and the output whose gradient goes through these alone."""
+    whole = out.view_as(like)
+    at = rows[..., None].expand(-1, -1, whole.shape[-1])
+    part = whole.gather(1, at)
+    return part, whole.detach().scatter(1, at, part).view_as(out)
 
 
 def covectors(

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.attribute.frozen.engine import RuledPass, gradients, ruled_pass
+from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, ruled_pass
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
-from mixlens.attribute.gradient.family import states_bytes
+from mixlens.attribute.gradient.family import BACKWARD, runs_again, states_bytes
 from mixlens.attribute.method import Deep
+from mixlens.attribute.traced import Traced
+from mixlens.budget import sizes_of
 from mixlens.capture.again import each_tensor
 from mixlens.capture.attention import blocks
 from mixlens.capture.offload import there
 from mixlens.capture.run import LayerPass
-from mixlens.cost import Cost
-from mixlens.decompose import Block
+from mixlens.cost import Cost, keys_and_values
+from mixlens.decompose import Block, Terms
 from mixlens.decompose.dots import dots
 from mixlens.decompose.tiles import ROW_BYTES
 from mixlens.errors import UnknownOption
@@ -32,26 +34,41 @@ if TYPE_CHECKING:
 
 PATHS = ("row", "all")
 
-COST = Cost("backward", "one pass forward, one backward, and the terms", lambda sizes, n: 3.5, states_bytes)
+# the terms of all rows; those of the answering rows alone cost what keys and values take
+ALL = Cost("backward", "one pass forward, one backward, and the terms", lambda sizes, n: 3.5, states_bytes)
+ROW = replace(BACKWARD, held=lambda sizes, n: BACKWARD.held(sizes, n) + keys_and_values(sizes, n))
 
 
 @dataclass(frozen=True)
 class PathLogit(Frozen):
     """sum over layers, heads and rows i of max(0, alpha_ij^h (W_O^h v_j^h) . u_i), j != i, u_i the frozen gradient of
     the answer by what the layer's attention writes at row i.
+
+    `paths="row"`: of the answering row alone, whose gradient goes back to itself: no later row reads it, and of what it
+    reads nothing reaches its own attention again but by its own weight. So one backward pass serves all answers.
     """
 
     rules: Rules = RULES["cp_lrp"]
     signed: bool = False
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
-        return COST
+        return ALL if options.get("paths") == "all" else ROW
 
     def options(self) -> dict[str, Any]:
         return {"paths": "row"}
 
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
+
+    def rows(self, subject: Subject, ask: Traced) -> Tensor:
+        """One pass forward, and one backward for all answer tokens (`paths="all"`: one each)."""
+        if ask.options.get("paths", "row") != "row":
+            return super().rows(subject, ask)
+        (batch,) = subject.batches([ask.tokens], 1)
+        passed = self.see(subject, batch.inputs, [0] * ask.count, ask.rows, ask.options)
+        ask.passed(passed.normed.detach())
+        _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
+        return self.finite(subject, reaching(passed, covector)[0].cpu())
 
     def see(
         self,
@@ -65,9 +82,17 @@ class PathLogit(Frozen):
         paths = options.get("paths", "row")
         if paths not in PATHS:
             raise UnknownOption(f"expected paths='row' or 'all' for {self.name}, got {paths!r}")
-        passed = ruled_pass(subject, inputs, texts, rows, self.rules, keep=True)
-        passed.seen = [_apart(seen) for seen in passed.seen]
-        return passed
+        if paths == "all":
+            return ruled_pass(subject, inputs, texts, rows, self.rules, keep=_apart)
+        count, n = inputs["input_ids"].shape
+        at = torch.tensor(list(rows), dtype=torch.int64, device=subject.device).view(count, -1)
+
+        def keep(seen: LayerPass) -> Terms:
+            with torch.no_grad():
+                return Block(subject.spec, _apart(seen)).only(at.to(seen.x.device)).terms("attention")
+
+        again = runs_again(sizes_of(subject), n)
+        return ruled_pass(subject, inputs, texts, rows, self.rules, keep=keep, alone=at, recompute=again)
 
     def score(
         self,
@@ -80,30 +105,38 @@ class PathLogit(Frozen):
         last: bool,
     ) -> Tensor:
         """(text, token): the positive terms that arrive at the answer's row alone, or at every row."""
+        if options.get("paths", "row") == "row":
+            return reaching(passed, covector)[:, 0].cpu()
         slopes = gradients(passed, covector, passed.written, last=last)
         total = widened(passed.leaf.detach()).new_zeros(passed.leaf.shape[:2])
         for seen, u in zip(passed.seen, slopes, strict=True):
             with torch.no_grad(), there(seen.module):
-                total += self._layer(Block(subject.spec, seen), widened(u).view_as(passed.leaf), rows, options)
+                total += everywhere(Block(subject.spec, seen), widened(u).view_as(passed.leaf))
         return total.cpu()
 
-    def _layer(self, block: Block, u: Tensor, rows: Sequence[int], options: Mapping[str, Any]) -> Tensor:
-        """What a layer adds."""
-        if options.get("paths", "row") == "row":
-            return arriving(block, u, torch.tensor(list(rows), dtype=torch.int64, device=u.device)[:, None])
-        batch, n, _ = u.shape
-        total = u.new_zeros(batch, n)
-        for part in blocks(n, ROW_BYTES // (batch * block.call.q.shape[1] * n * u.element_size())):
-            at = torch.arange(part.start, part.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
-            total += arriving(block, u, at)
-        return total
+
+def reaching(passed: RuledPass, covector: Tensor) -> Float[Tensor, "text row token"]:
+    """The positive terms of the rows asked for, over layers and heads; `covector`: of all of them."""
+    slopes = gradients(passed, covector, passed.written)
+    with torch.no_grad():
+        return torch.stack([_positive(terms, widened(u)) for terms, u in zip(passed.seen, slopes, strict=True)]).sum(0)
 
 
-def arriving(block: Block, u: Float[Tensor, "text token dim"], rows: Tensor) -> Float[Tensor, "text token"]:
-    """sum over heads and these rows i of max(0, alpha_ij^h (W_O^h v_j^h) . u_i), without a token's own term."""
-    mine = u.gather(1, rows[..., None].expand(-1, -1, u.shape[-1]))
-    terms = dots(block.only(rows).terms("attention"), mine).clamp_min(0).sum(1)
-    return terms.scatter(2, rows[..., None], 0.0).sum(1)
+def everywhere(block: Block, u: Float[Tensor, "text token dim"]) -> Float[Tensor, "text token"]:
+    """The positive terms of a layer at all of its rows."""
+    batch, n, dim = u.shape
+    total = u.new_zeros(batch, n)
+    for part in blocks(n, ROW_BYTES // (batch * block.call.q.shape[1] * n * u.element_size())):
+        at = torch.arange(part.start, part.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
+        mine = u.gather(1, at[..., None].expand(-1, -1, dim))
+        total += _positive(block.only(at).terms("attention"), mine).sum(1)
+    return total
+
+
+def _positive(terms: Terms, u: Float[Tensor, "text row dim"]) -> Float[Tensor, "text row token"]:
+    """sum over heads of max(0, alpha_ij^h (W_O^h v_j^h) . u_i), without a token's own term."""
+    assert terms.place is not None
+    return dots(terms, u).clamp_min(0).sum(1).scatter(2, terms.place[..., None], 0.0)
 
 
 def _apart(seen: LayerPass) -> LayerPass:

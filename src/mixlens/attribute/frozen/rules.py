@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mixlens.architectures import Spec, base_model, layer_modules, submodule
 from mixlens.attribute.frozen.softmax import tempered
-from mixlens.capture.attention import Call
+from mixlens.capture.attention import Call, repeat_heads
 from mixlens.decompose.linear import Frozen
 from mixlens.errors import Undefined
 from mixlens.precision import is_half, widened
@@ -72,9 +72,14 @@ def slope(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class RuledCall(Call):
-    """An attention call whose output is differentiated by rules."""
+    """An attention call whose output is differentiated by rules.
+
+    `alone` (batch, row): these rows pass their gradient on by their own weight alone, to themselves, so that none of
+    them gets another's; other rows pass on nothing.
+    """
 
     rules: Rules = Rules()
+    alone: Tensor | None = None
 
     def capped(self, s: Tensor, cap: float) -> Tensor:
         if self.rules.activation == "exact":
@@ -82,16 +87,26 @@ class RuledCall(Call):
         return slope(partial(super().capped, cap=cap), s)
 
     def output(self) -> Tensor:
+        if self.alone is not None:
+            return valued(super().output().detach(), self._selves(self.alone))
         if self.rules.softmax in (None, 1.0):
             return super().output()
         return tempered(self, self.rules.softmax)
 
+    def _selves(self, rows: Tensor) -> Tensor:
+        """alpha_ii v_i of these rows, 0 elsewhere, the weights held fixed."""
+        v, at = repeat_heads(self.v, self.groups), rows[:, None, :, None]
+        with torch.no_grad():
+            weights = self.take(rows).weights().gather(3, at.expand(-1, self.q.shape[1], -1, 1)).to(v.dtype)
+        at = at.expand(-1, v.shape[1], -1, v.shape[3])
+        return torch.zeros_like(v).scatter(2, at, weights * v.gather(2, at))
 
-def ruled(rules: Rules, call: Call) -> Call:
-    """A call in the place of `call`, differentiated by the rules."""
+
+def ruled(rules: Rules, call: Call, alone: Tensor | None = None) -> Call:
+    """A call in the place of `call`, differentiated by the rules; `alone`: see `RuledCall`."""
     query, key = (0.0, 0.0) if rules.softmax is None else (rules.query, rules.key)
     fields = {**vars(call), "q": scaled(call.q, query), "k": scaled(call.k, key), "v": scaled(call.v, rules.value)}
-    return RuledCall(**fields, rules=rules)
+    return RuledCall(**fields, rules=rules, alone=alone)
 
 
 def prepare(rules: Rules, spec: Spec, twin: Any) -> None:

@@ -135,6 +135,15 @@ class Scale {
   }
 }
 
+/** The colours of shares 0 to 1 (0 to -1: `cool`) in 255 steps, as a canvas has them. */
+function ramp(arms, arm) {
+  const scale = new Scale(arms, [1, -1]);
+  return Uint32Array.from({ length: 256 }, (_, i) => {
+    const [r, g, b] = scale.rgb((arm === "cool" ? -i : i) / 255);
+    return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+  });
+}
+
 /** The weight of an underline, 0 to 4: by it the colour is said once more. */
 function weight(share) {
   return Math.max(0, Math.min(4, Math.ceil(4 * Math.abs(share) - 0.4)));

@@ -1,6 +1,6 @@
 // Every view of the page takes the place of what stands there without a script, as it comes into sight.
 
-const VIEWS = { attribution, trace };
+const VIEWS = { attribution, trace, maps, comparison, table };
 
 async function start(place) {
   const data = await unpack(place.querySelector(":scope > script").textContent);

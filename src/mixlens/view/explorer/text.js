@@ -23,6 +23,7 @@ class Running {
     this.items = [];
     this.list = [];
     this.at = 0;
+    this.all = false; // special tokens have colours too
     this.pinned = new Set();
     this.node.addEventListener("pointerover", (event) => this.#under(event));
     this.node.addEventListener("pointerleave", () => this.on.point(-1));
@@ -55,7 +56,7 @@ class Running {
   paint(values, scale, faded = () => false) {
     this.items.forEach((item, i) => {
       item.dataset.value = String(values[i]);
-      const plain = this.list[i].special || faded(i) || !Number.isFinite(values[i]);
+      const plain = (this.list[i].special && !this.all) || faded(i) || !Number.isFinite(values[i]);
       const share = plain ? 0 : scale.share(values[i]);
       item.style.background = plain ? "" : scale.css(values[i]);
       item.style.color = plain ? "" : scale.ink(values[i]);

@@ -105,7 +105,7 @@ function trace({ head, arrays }) {
     for (const side of view.back ? ["answer"] : ["prompt", "answer"]) {
       sides[side].list.forEach((piece, i) => {
         const value = view.parts[side][i];
-        if (!piece.special && value) entries.push({ name: short(piece.text), value, key: [side, i], note: side === "answer" && !view.back ? "in the answer" : null });
+        if (!piece.special && value) entries.push({ name: short(piece.text), value, key: [side, i], note: side === "prompt" || view.back ? null : marked(side).has(i) ? "itself, so far" : "in the answer" });
       });
     }
     entries.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));

@@ -55,7 +55,7 @@ def fill(template: str, **values: Any) -> str:
 
 
 def page(template: str, **values: Any) -> str:
-    """A page of its own with its style sheet, its script and the policy that allows these alone; without `data` no script."""
+    """A page of its own: its style sheet, its script (where it has `data`), the policy that allows these alone."""
     parts = {"policy": sealed.POLICY, "style": Markup(sealed.style()), "script": Markup(sealed.script())}
     return sealed.sealed(fill(template, **parts, **{"wide": False, **values}))
 
@@ -92,12 +92,14 @@ def text(attr: Attribution, shown: list[words.Part]) -> dict[str, Any]:
 
 
 def _colored(part: words.Part, scale: colors.Scale) -> dict[str, Any]:
-    s = part.score
+    return {"part": part, "class": "word" + mark(scale.share(part.score)), **hues(scale, part.score)}
+
+
+def hues(scale: colors.Scale, score: float) -> dict[str, tuple[str, str]]:
+    """Ground and ink of a score on light and on dark pages."""
     return {
-        "part": part,
-        "class": "word" + mark(scale.share(s)),
-        "light": ("#" + scale.hex(s), "#" + scale.ink(s)),
-        "dark": ("#" + scale.hex(s, dark=True), "#" + scale.ink(s, dark=True)),
+        name: ("#" + scale.hex(score, dark=name == "dark"), "#" + scale.ink(score, dark=name == "dark"))
+        for name in ("light", "dark")
     }
 
 

@@ -13,12 +13,13 @@ from functools import cache
 from importlib.resources import files
 
 # One file a kind of result over what all are made of, in one scope: a page has no address to import from.
-MODULES = ("kit", "controls", "text", "attribution", "trace", "main")
+MODULES = ("kit", "controls", "text", "attribution", "trace", "rolled", "heat", "maps", "comparison", "table", "main")
 SHEETS = ("page", "explorer")
 
 POLICY, LIFTED = "%POLICY%", "/*%LIFTED%*/"
 _STYLE = re.compile(r'(<[a-z0-9]+(?: [a-z-]+(?:="[^"]*")?)*?) style="([^"]*)"')
 _SCRIPT = re.compile(r'<script type="module">.*?</script>\n', re.S)
+NONE = "'none'"
 DATA = '<script type="application/octet-stream">'  # what a browser neither runs nor loads
 
 
@@ -35,7 +36,7 @@ def style() -> str:
 
 
 def _text(name: str) -> str:
-    return files("mixlens.view").joinpath("explorer", name).read_text("utf-8")
+    return (files("mixlens.view") / "explorer" / name).read_text("utf-8")
 
 
 def sealed(page: str) -> str:
@@ -52,7 +53,7 @@ def sealed(page: str) -> str:
         for kind, tag in (("style", "style"), ("script", 'script type="module"'))
     }
     policy = (
-        f"default-src 'none'; script-src {hashes['script']}; style-src {hashes['style']}; img-src data:; "
+        f"default-src 'none'; script-src {hashes['script'] or NONE}; style-src {hashes['style']}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return page.replace(POLICY, policy, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -41,6 +42,11 @@ def number(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:.2e}" if not 1e-3 <= abs(value) < 1e5 else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def signed(value: float) -> str:
+    """A correlation: two places; a dash for none."""
+    return "-" if math.isnan(value) else f"{value:.2f}"
 
 
 def probability(p: float) -> str:

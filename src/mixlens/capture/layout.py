@@ -41,7 +41,7 @@ def shape_of(model: Any) -> Shape:
     if not isinstance(channels, int) or not isinstance(sides, (list, tuple)) or len(sides) != 2:
         raise UnsupportedConfig(
             f"expected num_channels and an image_size of one number or two in the configuration of "
-            f"'{config.model_type}', got {channels!r} and {size!r}; such pictures have no rule here"
+            f"{type(config).__name__}, got {channels!r} and {size!r}; such pictures have no rule here"
         )
     return channels, int(sides[0]), int(sides[1])
 
@@ -64,7 +64,7 @@ def layout_of(model: Any, spec: Spec, shape: Shape) -> Layout:
     size = getattr(config, "patch_size", None)
     sides = (size, size) if isinstance(size, int) else size
     if not isinstance(sides, (list, tuple)) or len(sides) != 2:
-        raise UnsupportedConfig(f"expected a patch_size of one number or two, got {size!r} ('{config.model_type}')")
+        raise UnsupportedConfig(f"expected a patch_size of one number or two, got {size!r} ({type(config).__name__})")
     grid = shape[1] // int(sides[0]), shape[2] // int(sides[1])
     if 0 in grid:
         raise InputError(f"expected pictures of at least one patch, {tuple(sides)} pixels, got {shape[1:]}")
@@ -79,7 +79,7 @@ def layout_of(model: Any, spec: Spec, shape: Shape) -> Layout:
     rows = _bits(grid[0])
     for at in range(changed.shape[1]):
         ones = bits[:, 0, at].tolist()
-        row, column = (sum(1 << k for k, one in enumerate(part) if one) for part in (ones[:rows], ones[rows:]))
+        row, column = (sum(1 << k for k, bit in enumerate(part) if bit) for part in (ones[:rows], ones[rows:]))
         cells.append((row, column) if bool(moved[at]) else None)
     if sorted(c for c in cells if c is not None) != [(i, j) for i in range(grid[0]) for j in range(grid[1])]:
         raise _no_grid(config, "some have no position of their own")
@@ -133,8 +133,8 @@ def _entering(model: Any, spec: Spec, pixels: Tensor) -> Tensor:
 
 def _no_grid(config: Any, why: str) -> UnsupportedConfig:
     return UnsupportedConfig(
-        f"expected a position of its own for every patch of {config.patch_size} pixels ('{config.model_type}'), {why}; "
-        "pictures that are cut in another way have no rule here"
+        f"expected a position of its own for every patch of {config.patch_size} pixels ({type(config).__name__}), "
+        f"{why}; pictures that are cut in another way have no rule here"
     )
 
 

@@ -60,7 +60,7 @@ def processed(processor: Any, image: Image.Image) -> Tensor:
             f"expected a picture that {type(processor).__name__} takes, got one of {image.size[0]} x {image.size[1]}: "
             f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         ) from error
-    return torch.as_tensor(pixels)
+    return pixels if isinstance(pixels, Tensor) else torch.from_numpy(np.asarray(pixels))
 
 
 def geometry_of(processor: Any, size: Size, shape: tuple[int, ...] | None) -> Geometry:

@@ -53,7 +53,8 @@ def listed(data: Any) -> tuple[list[Any], bool]:
     if isinstance(data, Mapping):
         if set(data) != {PIXELS}:
             raise InputError(f"expected a mapping with '{PIXELS}' alone, got the keys {sorted(map(str, data))}")
-        data = torch.as_tensor(data[PIXELS])
+        held = data[PIXELS]
+        data = held if isinstance(held, Tensor) else torch.from_numpy(np.asarray(held))
         return (list(data), len(data) == 1) if data.ndim == 4 else ([data], True)
     if isinstance(data, (np.ndarray, Tensor)):
         if data.ndim != 4:

@@ -35,6 +35,7 @@ from mixlens.view.kit.terminal import as_text
 from models.families import lens as family_lens
 from models.families import make
 from models.words import tokenizer
+from pages import still
 
 TEXT = "a deep and meaningful film."
 METHODS = ["globenc", "grad_x_input", "random"]
@@ -132,8 +133,9 @@ def test_one_method_is_one(lens: mixlens.Lens) -> None:
 def test_shown_everywhere(lens: mixlens.Lens, tmp_path: Path) -> None:
     found = lens.compare("a deep </script> film", METHODS)
     shown = as_text(found.__rich__())
-    page = found.to_html(tmp_path / "c.html")
-    assert (tmp_path / "c.html").read_text(encoding="utf-8") == page
+    whole = found.to_html(tmp_path / "c.html")
+    page = still(whole)
+    assert (tmp_path / "c.html").read_text(encoding="utf-8") == whole
     for name in METHODS:
         assert name in shown
         assert name in page
@@ -167,7 +169,7 @@ def test_faithfulness_is_that_of_the_model_itself(lens: mixlens.Lens) -> None:
     data = json.loads(json.dumps(found.to_dict()))
     assert data["methods"]["random"]["faithfulness"]["value"] == pytest.approx(found.faithfulness["random"].value)
     assert not lens.compare(TEXT, METHODS, faithfulness=False).faithfulness
-    assert "faithful" not in lens.compare(TEXT, METHODS, faithfulness=False).to_html()
+    assert "faithful" not in still(lens.compare(TEXT, METHODS, faithfulness=False).to_html())
 
 
 def test_no_faithfulness_without_a_probability() -> None:
@@ -197,9 +199,9 @@ def test_maps_side_by_side(lens: mixlens.Lens, tmp_path: Path) -> None:
     assert found.maps["attention_rollout"].scores.equal(lens.mixing(TEXT, "attention").scores)  # type: ignore[union-attr]
     found.plot(tmp_path / "maps.png", kind="maps")
     assert (tmp_path / "maps.png").read_bytes()[:4] == b"\x89PNG"
-    assert "layer by layer" in found.to_html()
+    assert "layer by layer" in still(found.to_html())
     bare = lens.compare(TEXT, ["saliency"], faithfulness=False)
-    assert "layer by layer" not in bare.to_html()
+    assert "layer by layer" not in still(bare.to_html())
     with pytest.raises(UnknownOption, match="maps=True"):
         bare.plot(kind="maps")
     with pytest.raises(UnknownOption, match="'words' or 'maps'"):

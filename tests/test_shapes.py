@@ -24,6 +24,8 @@ WRONG = {
     "attribute.jacobian": ("frobenius", FLAT, FLAT, None, 1),
     "decompose.terms": ("_factor", FLAT),
     "measure.ranks": ("correlation", np.zeros((2, 2)), np.zeros(2)),
+    "capture.picture": ("filled", FLAT, (1, 1), "grey"),
+    "similarity.vectors": ("vector", FLAT, "mean"),
     "subject.unembedding": ("Unembedding.combined", None, FLAT),
     "mixing.effective": ("_project", FLAT, FLAT, FLAT, 0.0),
 }

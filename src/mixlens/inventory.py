@@ -80,7 +80,6 @@ def methods() -> list[dict[str, Any]]:
             "stage": "similarity",
             "summary": s.summary,
             "signed": True,
-            "needs": "forward",
             "cost": s.words,
             "options": s.options(),
             "cite": s.cite,

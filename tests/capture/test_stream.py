@@ -16,6 +16,7 @@ from mixlens.errors import InputError, ResultFileError, Undefined
 from mixlens.results import Attribution, Comparison, LayerMaps, Results
 from mixlens.target import Target
 from mixlens.view.kit import terminal
+from pages import still
 
 TEXT = Tokens(
     ids=(2, 5, 6, 7, 3),
@@ -120,7 +121,7 @@ def test_an_attribution_is_shown_in_every_way(stream, tmp_path):
     attr = attribution(stream)
     assert (attr.tokens, attr.special) == (stream.names, stream.special)
     shown = [
-        attr.to_html(),
+        still(attr.to_html()),
         attr._repr_html_(),
         attr.to_latex(),
         str(attr),
@@ -140,8 +141,8 @@ def test_an_attribution_is_shown_in_every_way(stream, tmp_path):
 @OTHERS
 def test_nothing_says_token_of_what_is_none(stream):
     attr, layers = attribution(stream), maps(stream)
-    shown = [attr.to_html(), attr._repr_html_(), str(attr), texts(attr.plot())]
-    shown += [layers.to_html(), layers._repr_html_(), terminal.as_text(layers.__rich__()), texts(layers.plot())]
+    shown = [still(attr.to_html()), attr._repr_html_(), str(attr), texts(attr.plot())]
+    shown += [still(layers.to_html()), layers._repr_html_(), terminal.as_text(layers.__rich__()), texts(layers.plot())]
     shown += [texts(layers.plot(row=1)), texts(layers.plot(kind="graph", row=1))]
     for text in shown:
         assert stream.unit in text or stream.names[1] in text
@@ -166,7 +167,7 @@ def test_maps_of_any_stream_aggregate_and_show(stream):
     assert stream.display[1] in texts(rolled.plot())
     flow = whole.flow(queries=[2])
     assert (flow.rows, flow.queries) == ((2,), stream)
-    for shown in (texts(flow.plot()), flow.to_html(), terminal.as_text(flow.__rich__())):
+    for shown in (texts(flow.plot()), still(flow.to_html()), terminal.as_text(flow.__rich__())):
         assert f"{stream.display[2]} ({stream.unit} 2)" in shown
     assert len(whole.to_frame()) == whole.scores.numel()
 
@@ -193,7 +194,7 @@ def test_a_stream_that_files_do_not_know_is_refused(tmp_path):
     class Own(Positions):
         pass
 
-    with pytest.raises(ResultFileError, match="a kind that files know, Tokens, Positions, got Own"):
+    with pytest.raises(ResultFileError, match="a kind that files know, Tokens, Positions, Picture, got Own"):
         attribution(Own("patch", n=3)).save(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
@@ -202,7 +203,7 @@ def test_a_stream_that_files_do_not_know_is_refused(tmp_path):
 def test_a_comparison_and_a_list_of_any_stream_are_shown(stream):
     both = Comparison({"alti": attribution(stream), "norm": attribution(stream)}, {}, {}, {"alti": maps(stream)})
     name = stream.display[2]
-    shown = [both.to_html(), both._repr_html_(), both.to_latex(), str(both), texts(both.plot()), both.to_csv()]
+    shown = [still(both.to_html()), both._repr_html_(), both.to_latex(), str(both), texts(both.plot()), both.to_csv()]
     assert all(name in text for text in shown)
     assert both.plot(kind="maps").axes
     rows = both.to_dicts()

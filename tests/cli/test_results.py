@@ -174,7 +174,8 @@ def test_one_method_with_everything_about_it(cli):
     assert all(word in shown for word in ("attribute", "Chefer 2021", "zero_cls=False", "class specific", "distilbert"))
     assert "gpt2" not in shown
     both = json.loads(cli("methods", "globenc", "--json", model=False).stdout)
-    assert [(fact["name"], fact["stage"]) for fact in both] == [("globenc", "mixing"), ("globenc", "attribute")]
+    stages = [("globenc", "mixing"), ("globenc", "attribute"), ("globenc", "similarity")]
+    assert [(fact["name"], fact["stage"]) for fact in both] == stages
     assert one_line_error(cli("methods", "trans_atl", model=False)).endswith("did you mean 'trans_att'?")
 
 

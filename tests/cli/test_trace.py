@@ -122,7 +122,7 @@ def test_method_foil_exclude_and_options(trace, lens):
 def test_what_is_printed(trace):
     result = trace(PROMPT, "--answer", ANSWER)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "head_logit" in result.stdout and "w8" in result.stdout
+    assert "path_logit" in result.stdout and "w8" in result.stdout
 
 
 def test_every_file(trace, tmp_path, lens):

@@ -26,6 +26,7 @@ from mixlens.errors import (
 )
 from mixlens.results import Attribution, LayerMaps, Results
 from mixlens.subject import several
+from pages import still
 
 GOOD = ["a deep film .", "not bad", "a slow film", "very good ."]
 BAD = {1: float("nan"), 3: "", 4: "\U0001f600", 6: "film " * 40}
@@ -142,8 +143,9 @@ def test_results_are_shown(lens: mixlens.Lens, tmp_path: Path) -> None:
     assert list(frame.columns[:3]) == ["text", "token", "score"]
     assert frame[frame["text"] == 2]["score"].tolist() == pytest.approx(found[2].scores.tolist())
     assert sorted(set(frame["text"])) == [0, 2]
-    page = found.to_html(tmp_path / "all.html")
-    assert (tmp_path / "all.html").read_text("utf-8") == page
+    whole = found.to_html(tmp_path / "all.html")
+    page = still(whole)
+    assert (tmp_path / "all.html").read_text("utf-8") == whole
     for shown in (page, found._repr_html_()):
         assert "deep" in shown and "text 1" in shown.lower() and "EmptyInput" in shown
         assert "&lt;" in shown and "<script" not in shown

@@ -274,7 +274,7 @@ def test_unknown_methods(lens, method):
 
 def test_the_default_method_may_be_said(lens):
     assert torch.equal(lens.trace(PROMPT, [9], None, None).scores, lens.trace(PROMPT, [9]).scores)
-    assert lens.trace(PROMPT, [9]).method == "head_logit"
+    assert lens.trace(PROMPT, [9]).method == "path_logit"
 
 
 def test_unknown_options_are_refused_before_anything_is_generated(lens, monkeypatch):
@@ -292,9 +292,9 @@ def test_a_budget_that_is_too_small(lens):
 def test_a_budget_knows_the_logits_of_every_answer_token():
     """Of a long answer in a large vocabulary they are more than the pass itself."""
     lens = load(vocab_size=30_000)
-    enough = int(1.2 * lens.plan(PROMPT * 8, "head_logit").peak_bytes)
+    enough = int(1.2 * lens.plan(PROMPT * 8, "path_logit").peak_bytes)
     assert len(lens.trace(PROMPT, [9], memory=enough)) == 1
-    with pytest.raises(OverBudget, match="head_logit"):
+    with pytest.raises(OverBudget, match="path_logit"):
         lens.trace(PROMPT, [9] * 28, memory=enough)
 
 

@@ -84,7 +84,7 @@ def test_progress_is_told_of_prompts(lens):
         ([[5, 6], [1.5]], {"answer": "w9"}, InputError, "text 1: expected a prompt as a str, token ids"),
         ({"input_ids": [[5, 6]], "position_ids": [[3, 4]]}, {"answer": "w9"}, InputError, "got also position_ids"),
         (PROMPTS, {"method": "altj"}, UnknownMethod, "^no method 'altj'|no attribution method 'altj'"),
-        (PROMPTS, {"beans": 1}, UnknownOption, "^head_logit would ignore the option 'beans'"),
+        (PROMPTS, {"beans": 1}, UnknownOption, "^path_logit would ignore the option 'beans'"),
         (PROMPTS, {"answer": "w9", "method": "context_cite"}, Undefined, "text 0: expected more than one sentence"),
         (PROMPTS, {"errors": "ignore"}, UnknownOption, "expected errors= 'raise' or 'skip'"),
     ],

@@ -129,7 +129,7 @@ def test_colours_are_explained_as_they_are(film, signed):
     assert "orange is above zero, blue below it" in blind.to_html()
     assert "against" not in still(blind.to_html()) and "against" not in blind._repr_html_()
     assert "orange speaks for it, blue against it" in terminal.as_text(signed.__rich__(), width=200)
-    one, both = Comparison({"a": film}, {}), Comparison({"a": film, "b": signed}, {})
+    one, both = Comparison({"a": film}, {}), Comparison({"a": signed, "b": signed}, {})
     for shown in (still(one.to_html()), one._repr_html_(), str(one), one.to_latex()):
         assert "blue" not in shown
     for shown in (both.to_html(), both._repr_html_(), str(both), both.to_latex()):

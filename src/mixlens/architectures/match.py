@@ -75,7 +75,7 @@ def base_model(model: Any) -> Any:
     if base is not model or kind is None or isinstance(model, kind):
         return base
     inside = [module for module in model.modules() if isinstance(module, kind)]
-    if not inside:  # the one part of a model of two that its head reads (SigLIP's for pictures)
+    if not inside and model.main_input_name != "input_ids":  # the part of two towers that a head reads (SigLIP's)
         inside = [part for part in model.children() if hasattr(part, "base_model") and hasattr(part, "config")]
     return inside[0] if len(inside) == 1 else base
 

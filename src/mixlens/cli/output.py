@@ -137,6 +137,7 @@ def facts_tables(facts: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
         "mixing": ("name", "rows_sum_to_one", "holds_residual", "needs", "cite"),
         "aggregate": ("name", "summary", "cite"),
         "attribute": ("name", "signed", "class_specific", "needs", "cite"),
+        "similarity": ("name", "summary", "cost", "cite"),
     }
     for stage, keys in columns.items():
         table = Table(*(key.replace("_", " ") for key in keys), title=stage, title_justify="left", box=SIMPLE)

@@ -82,7 +82,7 @@ def similarity(
     Examples:
         >>> alike = lens.similarity("a good film.", "a bad film.", pooling="mean")
         >>> f"{alike.value:.2f}", tuple(alike.scores.shape)
-        ('0.19', (6, 6))
+        ('-0.35', (6, 6))
     """
     chosen = similarity_method(DEFAULT if method is None else method, options)
     rows = pooling_of(subject, pooling)

@@ -30,7 +30,7 @@ def pack(head: Mapping[str, Any], arrays: Mapping[str, Array], exact: int = EXAC
         for part, kind, values in _parts(name, array, exact):
             listed.append({"name": part, "kind": kind, "shape": list(values.shape)})
             parts.append(_planes(values))
-    text = json.dumps({**head, "arrays": listed}, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps({**head, "arrays": listed}, separators=(",", ":")).encode()
     data = b"".join([len(text).to_bytes(4, "little"), text, *parts])
     return base64.b64encode(zlib.compress(data, 6)).decode()
 

@@ -15,7 +15,8 @@ from jaxtyping import install_import_hook
 
 # Shapes hold in every test, in the packages that state them (around the plumbing the checks would cost more than the
 # tests); an int passes for a float, as for any type checker. Before mixlens is imported.
-SHAPED = ("aggregate", "answer", "attribute", "decompose", "measure", "mixing", "subject.unembedding")
+SHAPED = ("aggregate", "answer", "attribute", "capture.picture", "decompose", "measure", "mixing", "similarity")
+SHAPED += ("subject.unembedding",)
 checker = ModuleType("shape_checker")
 checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 sys.modules["shape_checker"] = checker

@@ -11,6 +11,7 @@ from mixlens.errors import InputError, ModelError, Undefined, UnknownMethod, Unk
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Results, Similarity
+from mixlens.similarity.method import Passes
 from mixlens.similarity.method import Similarity as Method
 from mixlens.similarity.table import SIMILARITIES
 from mixlens.similarity.vectors import TextVectors, products, towards
@@ -90,13 +91,13 @@ def similarity(
     if not left_text.single:
         raise InputError(f"expected one text first, got a list of {len(left_text.each)}; pass the list second")
     others = subject.read(second, truncate)
-    report = reporter(progress)
+    passes = Passes(batch_size, memory, reporter(progress))
 
     def vectors(texts: Sequence[Stream]) -> list[TextVectors]:
         for tokens in texts:
             if isinstance(tokens.raw, tuple):
                 raise InputError("expected a text on each side, got a pair; pass its texts as first and second")
-        return chosen.vectors(subject, texts, rows, options, batch_size=batch_size, memory=memory, progress=report)
+        return chosen.vectors(subject, texts, rows, options, passes)
 
     (left,) = vectors(left_text.require())
 

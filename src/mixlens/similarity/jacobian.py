@@ -18,8 +18,7 @@ from mixlens.capture.run import Watch, run
 from mixlens.capture.stream import Stream
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
-from mixlens.progress import Progress
-from mixlens.similarity.method import Similarity
+from mixlens.similarity.method import Passes, Similarity
 from mixlens.similarity.vectors import TextVectors, unit, vector
 from mixlens.subject import Subject
 from mixlens.subject.finite import not_finite
@@ -43,15 +42,7 @@ class Jacobian(Similarity):
         return {"steps": 20, "baseline": None} if self.integrated else {}
 
     def vectors(
-        self,
-        subject: Subject,
-        texts: Sequence[Stream],
-        pooled: Pooled,
-        options: Mapping[str, Any],
-        *,
-        batch_size: int = 32,
-        memory: int | str | None = None,
-        progress: Progress | None = None,
+        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """A pass with a derivative for each token and step. Raises UnknownOption, Undefined, NotFinite."""
         steps = options.get("steps", 20) if self.integrated else 1
@@ -61,8 +52,8 @@ class Jacobian(Similarity):
         out = []
         for number, tokens in enumerate(texts, 1):
             out.append(self._text(subject, tokens, pooled, steps, kind))
-            if progress is not None:
-                progress(number, len(texts))
+            if passes.progress is not None:
+                passes.progress(number, len(texts))
         return out
 
     def _text(self, subject: Subject, tokens: Stream, pooled: Pooled, steps: int, kind: Any) -> TextVectors:

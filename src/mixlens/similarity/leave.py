@@ -10,8 +10,7 @@ from mixlens.attribute.variants import removal_default, replacement, without
 from mixlens.capture.stream import Stream
 from mixlens.capture.words import units
 from mixlens.errors import InputError, UnknownOption
-from mixlens.progress import Progress
-from mixlens.similarity.method import Similarity
+from mixlens.similarity.method import Passes, Similarity
 from mixlens.similarity.rows import last_rows
 from mixlens.similarity.vectors import TextVectors, spread, unit, vector
 from mixlens.subject import Subject
@@ -32,22 +31,14 @@ class LeaveOut(Similarity):
         return {"unit": "word", "replace": None}
 
     def vectors(
-        self,
-        subject: Subject,
-        texts: Sequence[Stream],
-        pooled: Pooled,
-        options: Mapping[str, Any],
-        *,
-        batch_size: int = 32,
-        memory: int | str | None = None,
-        progress: Progress | None = None,
+        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """A pass for each word. A word's tokens have equal parts; special tokens stay, and have none."""
         filler = options.get("replace") or removal_default(subject.head)
         put = None if filler == "delete" else replacement(subject, self.name, filler)
         groups = [groups_of(tokens, options.get("unit", "word")) for tokens in texts]
         changed = [without(tokens, g, put) for tokens, of in zip(texts, groups, strict=True) for g in of]
-        rows = last_rows(subject, [*texts, *changed], batch_size, progress)
+        rows = last_rows(subject, [*texts, *changed], passes)
         units_of = [unit(vector(y, pooled)) for y in rows]
         out, at = [], len(texts)
         for tokens, whole, of in zip(texts, units_of, groups, strict=False):

@@ -15,6 +15,15 @@ from mixlens.subject.head import Pooled
 
 
 @dataclass(frozen=True)
+class Passes:
+    """How texts go through the model: at most so many at a time, in so much memory, and who is told."""
+
+    batch_size: int = 32
+    memory: int | str | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
 class Similarity(ABC):
     """A line of the table. `words`: what it takes. `complete`: the tokens' vectors sum to the text's own, so that
     pairs sum to the cosine.
@@ -32,14 +41,6 @@ class Similarity(ABC):
 
     @abstractmethod
     def vectors(
-        self,
-        subject: Subject,
-        texts: Sequence[Stream],
-        pooled: Pooled,
-        options: Mapping[str, Any],
-        *,
-        batch_size: int = 32,
-        memory: int | str | None = None,
-        progress: Progress | None = None,
+        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """Of each text. Raises UnknownOption, Undefined, NotFinite, OverBudget."""

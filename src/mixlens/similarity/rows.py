@@ -16,8 +16,7 @@ from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.capture.run import run
 from mixlens.capture.stream import Stream
 from mixlens.mixing.calls import maps_of
-from mixlens.progress import Progress
-from mixlens.similarity.method import Similarity
+from mixlens.similarity.method import Passes, Similarity
 from mixlens.similarity.vectors import TextVectors, shares, unit, vector
 from mixlens.subject import Subject
 from mixlens.subject.finite import not_finite
@@ -25,17 +24,17 @@ from mixlens.subject.head import Pooled
 
 
 @torch.no_grad()
-def last_rows(subject: Subject, texts: Sequence[Stream], batch_size: int, progress: Progress | None) -> list[Tensor]:
+def last_rows(subject: Subject, texts: Sequence[Stream], passes: Passes) -> list[Tensor]:
     """The last layer's rows (token, dim) of each text, behind the final norm where there is one, in float64."""
     out: dict[int, Tensor] = {}
-    for batch in subject.batches(texts, batch_size):
+    for batch in subject.batches(texts, passes.batch_size):
         rows = run(subject.model, subject.spec, batch.inputs, lambda seen: None).last_hidden_state
         for b, i in enumerate(batch.members):
             out[i] = rows[b, : len(texts[i])].double().cpu()
             if not bool(torch.isfinite(out[i]).all()):
                 raise not_finite(subject.model, "a vector")
-        if progress is not None:
-            progress(batch.number, batch.count)
+        if passes.progress is not None:
+            passes.progress(batch.number, batch.count)
     return [out[i] for i in range(len(texts))]
 
 
@@ -51,21 +50,13 @@ class Rows(Similarity):
     preset: str | None = None
 
     def vectors(
-        self,
-        subject: Subject,
-        texts: Sequence[Stream],
-        pooled: Pooled,
-        options: Mapping[str, Any],
-        *,
-        batch_size: int = 32,
-        memory: int | str | None = None,
-        progress: Progress | None = None,
+        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """One pass, and one more for maps."""
-        rows = last_rows(subject, texts, batch_size, progress)
+        rows = last_rows(subject, texts, passes)
         flows: Sequence[Tensor | None] = [None] * len(texts)
         if self.preset is not None:
-            flows = self._rolled(subject, texts, batch_size, memory)
+            flows = self._rolled(subject, texts, passes)
         out = []
         for tokens, y, flow in zip(texts, rows, flows, strict=True):
             whole = vector(y, pooled)
@@ -73,14 +64,19 @@ class Rows(Similarity):
             out.append(TextVectors(tokens, unit(whole), parts if flow is None else flow.T @ parts))
         return out
 
-    def _rolled(
-        self, subject: Subject, texts: Sequence[Stream], batch_size: int, memory: int | str | None
-    ) -> list[Tensor]:
+    def _rolled(self, subject: Subject, texts: Sequence[Stream], passes: Passes) -> list[Tensor]:
         """The rollout of each text's maps, (token, token)."""
         preset = ATTRIBUTIONS[str(self.preset)]
         assert isinstance(preset, Preset)
         preset = preset.for_spec(subject.spec)
-        maps = maps_of(subject, texts, preset.mixing, preset.maps_options({}), batch_size=batch_size, memory=memory)
+        maps = maps_of(
+            subject,
+            texts,
+            preset.mixing,
+            preset.maps_options({}),
+            batch_size=passes.batch_size,
+            memory=passes.memory,
+        )
         out = []
         for layers in maps:
             scores = normalize_rows(layers.scores.double())  # what is not divided by its sum would not share out

@@ -133,7 +133,7 @@ def test_a_sentence_encoder_says_how_it_pools():
         mixlens.load(SentenceTransformer(Transformer(families.make("bert")), Pooling(), Dense())).similarity(a, b)
 
 
-def test_a_folder_says_how_it_pools(tmp_path):
+def test_a_folder_says_how_it_pools(tmp_path, monkeypatch):
     def write(*parts: str, **modes: bool) -> mixlens.Lens:
         kinds = ["Transformer", *parts]
         modules = [{"path": f"{i}_{kind}" if i else "", "type": f"st.models.{kind}"} for i, kind in enumerate(kinds)]
@@ -147,6 +147,9 @@ def test_a_folder_says_how_it_pools(tmp_path):
     assert write("Pooling", "Normalize", pooling_mode_mean_tokens=True).subject.head.pooled == "mean"
     assert write("Pooling", "Dense", pooling_mode_mean_tokens=True).subject.head.behind == ("Dense",)
     assert write("Pooling", pooling_mode_max_tokens=True).subject.head.pooled is None
+    write("Pooling", pooling_mode_mean_tokens=True)
+    monkeypatch.chdir(tmp_path)  # a model that comes from nowhere is not asked where the process stands
+    assert mixlens.load(families.make("bert")).subject.head.pooled is None
     (tmp_path / "modules.json").write_text("[")
     assert mixlens.load(str(tmp_path)).subject.head.pooled is None
 

@@ -192,3 +192,22 @@ def test_weights_that_are_not_finite():
         lens.model.encoder.layer[1].output.dense.weight[0, 0] = float("nan")
     with pytest.raises(NotFinite):
         lens.similarity(families.text(5), families.text(6), "token_products", pooling="mean")
+
+
+def test_a_word_of_several_tokens_is_left_out_as_one(encoder):
+    """The share of a pair of words is the second difference of the cosine without all of their tokens."""
+    a, b = "an unbelievable photosynthesizer", "plants and chlorophyllous leaves"
+    alike = encoder.similarity(a, b)
+    first, second, shares = alike.words()
+    assert max(len(u.indices) for u in first) > 1 < max(len(u.indices) for u in second)
+    ids = [list(stream.ids) for stream in alike.streams]
+
+    def cosine(*less) -> float:
+        kept = [[t for i, t in enumerate(row) if i not in out] for row, out in zip(ids, less, strict=True)]
+        return encoder.similarity(*kept, "token_products").value
+
+    for i, u in enumerate(first):
+        for j, v in enumerate(second):
+            if not (u.special or v.special):
+                both = alike.value - cosine(u.indices, ()) - cosine((), v.indices) + cosine(u.indices, v.indices)
+                assert float(shares[i, j]) == pytest.approx(both, abs=1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import mixlens
 from mixlens.attribute.frozen import RULES, Frozen, Rules, softmax
 from mixlens.attribute.frozen.engine import ruled_pass
 from mixlens.attribute.frozen.softmax import tempered
@@ -184,6 +185,24 @@ def test_path_logit_is_every_term_carried_to_the_log_odds(paths):
     got = families.lens("llama", "causal").attribute(ids, "path_logit", target=target, paths=paths, normalize=False)
     np.testing.assert_allclose(got.scores.numpy(), expected, rtol=1e-9, atol=1e-11)
     assert expected.any()
+
+
+class OwnLinear(torch.nn.Linear):
+    """A linear map with a forward of its own (Falcon's): its matrix is read off its outputs."""
+
+    def forward(self, input):
+        return input @ self.weight.T + (0 if self.bias is None else self.bias)
+
+
+@pytest.mark.parametrize("paths", ["row", "all"])
+def test_path_logit_reads_a_map_off_its_outputs_without_taking_them_for_the_pass(paths):
+    model, ids = families.make("llama", "causal"), families.text(6)
+    for layer in model.model.layers:
+        layer.self_attn.o_proj.__class__ = OwnLinear
+    one, other = (lens.trace(ids[:4], ids[4:], "path_logit", paths=paths).scores for lens in (
+        mixlens.load(model), families.lens("llama", "causal")
+    ))  # fmt: skip
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", [*PRESETS, "path_logit"])

@@ -95,6 +95,15 @@ def test_single_precision_is_near(kind):
     assert torch.allclose(single.double(), exact, atol=3e-5 * float(exact.max()))
 
 
+@pytest.mark.parametrize("method", ["globenc", "norm_rollout"])
+@pytest.mark.parametrize("kind", ["siglip", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "siglip")])
+def test_norms_of_terms_are_those_of_float64_whatever_lies_how_in_memory(kind, method):
+    rows = readout(kind)
+    exact = pictures.lens(kind).attribute(pictures.pixels()[0], method=method, **rows).scores
+    single = pictures.lens(kind, torch.float32).attribute(pictures.pixels()[0].float(), method=method, **rows).scores
+    assert torch.allclose(single.double(), exact, atol=3e-5 * float(exact.max()))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "siglip"])
 def test_a_spec_with_one_thing_changed_is_refused(kind):

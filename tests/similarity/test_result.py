@@ -42,6 +42,12 @@ def test_words_have_the_sums_of_their_tokens(alike):
     assert [(p.first.text, p.second.text) for p in alike.top(1)] == [("car", "automobile")]
 
 
+@pytest.mark.parametrize("k", [0, -1, 1.5, "a", True])
+def test_a_number_of_pairs_is_1_or_more(alike, k):
+    with pytest.raises(UnknownOption, match="expected k of 1 or more, how many pairs, got "):
+        alike.top(k)
+
+
 def test_a_file_gives_back_every_number(alike, tmp_path):
     again = mixlens.read(alike.save(tmp_path / "alike"))
     assert isinstance(again, Similarity) and again.value == alike.value and again.streams == alike.streams

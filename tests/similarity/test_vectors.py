@@ -12,6 +12,7 @@ import mixlens
 from mixlens.aggregate.functions import add_residual, rollout
 from mixlens.attribute.path.baselines import baseline_text
 from mixlens.capture.run import Watch, run
+from mixlens.errors import UnknownOption
 from mixlens.similarity import SIMILARITIES
 from mixlens.similarity.jacobian import on_path
 from models import exact, families
@@ -147,3 +148,25 @@ def test_company_and_precision_change_no_number(method):
     wanted = several[0].scores
     torch.testing.assert_close(single.scores, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max()))
     assert np.isfinite(single.value)
+
+
+def test_a_token_of_the_number_0_takes_a_word_s_place():
+    lens, a, b = families.lens("bert"), families.text(5), families.text(6)
+    got = lens.similarity(a, b, "leave_out", pooling="mean", unit="token", replace=0).first_scores
+    u, v = (rows("bert", ids).mean(0) for ids in (a, b))
+    cosine = torch.cosine_similarity(u, v, dim=0)
+    for i in range(len(a)):
+        mask = torch.ones(1, len(a), dtype=torch.int64)  # 0 is padding's number too, and is read here
+        changed = torch.tensor([[*a[:i], 0, *a[i + 1 :]]])
+        other = families.model("bert", attention=exact.ATTENTION)(changed, attention_mask=mask).last_hidden_state[0]
+        less = torch.cosine_similarity(other.detach().mean(0), v, dim=0)
+        assert float(got[i]) == pytest.approx(float(cosine - less), abs=1e-6)
+
+
+def test_a_tensor_is_a_baseline_and_an_empty_word_is_none():
+    lens, a, b = families.lens("bert"), families.text(5), families.text(6)
+    ask = {"method": "integrated_jacobian", "pooling": "mean", "steps": 3}
+    given = lens.similarity(a, b, baseline=torch.zeros(32, dtype=torch.float64), **ask)
+    torch.testing.assert_close(given.scores, lens.similarity(a, b, baseline="zeros", **ask).scores)
+    with pytest.raises(UnknownOption, match="expected baseline='mask', 'zeros', 'pad' or a tensor, got ''"):
+        lens.similarity(a, b, baseline="", **ask)

@@ -78,6 +78,12 @@ def test_a_crop_is_seen_in_the_places():
         ("no/such/file.png", InputError, r"path of a picture, got 'no/such/file.png': No such file"),
         (7, InputError, r"expected a picture: a PIL image .* got int"),
         ({"input_ids": [1, 2]}, InputError, r"mapping with 'pixel_values' alone"),
+        ({"pixel_values": None}, InputError, r"'pixel_values' as a tensor .*got NoneType: None"),
+        ({"pixel_values": "a"}, InputError, r"'pixel_values' as a tensor .*got str: 'a'"),
+        ({"pixel_values": [[1.0], [2.0, 3.0]]}, InputError, r"'pixel_values' as a tensor .*got list"),
+        ({"pixel_values": torch.zeros(0, 3, 30, 30)}, EmptyInput, r"a picture or several, got none"),
+        (torch.zeros(3, 30, 30).to_sparse(), InputError, r"whose numbers are there, dense, got one torch.sparse_coo"),
+        (torch.zeros(3, 30, 30, device="meta"), InputError, r"whose numbers are there.*on the device meta"),
     ],
 )
 def test_what_is_no_picture_for_the_model_is_refused(lens, picture, error, says):

@@ -191,7 +191,7 @@ class Terms:
         ):
             vectors = scratch("some vectors", (heads, keys.stop - keys.start, dim), v)
             torch.bmm(v[:, keys], self.projection, out=vectors)
-            tail = None if residual is None else residual.flatten(0, 1)[keys]
+            tail = None if residual is None else residual.flatten(0, 1)[keys].contiguous()
             if fused is not None:
                 fused(vectors, tail, gram[keys])
                 continue

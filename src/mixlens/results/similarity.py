@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from mixlens.arguments import checked
+from mixlens.arguments import checked, is_whole, shown
 from mixlens.capture.stream import Stream
 from mixlens.capture.words import Unit, units
-from mixlens.errors import InputError
+from mixlens.errors import InputError, UnknownOption
 from mixlens.escape import visible
 from mixlens.files import PathLike, csv_text, put
 from mixlens.results.attribution import Attribution
@@ -107,7 +107,12 @@ class Similarity(Result):
 
     @checked
     def top(self, k: int = 5) -> list[Pair]:
-        """The pairs of words with the largest shares, special tokens left out. Raises InputError (no offsets)."""
+        """The pairs of words with the largest shares, special tokens left out.
+
+        Raises InputError (no offsets), UnknownOption.
+        """
+        if not is_whole(k) or k < 1:
+            raise UnknownOption(f"expected k of 1 or more, how many pairs, got {shown(k)}")
         firsts, seconds, shares = self.words()
         pairs = [
             Pair(a, b, float(shares[i, j]))

@@ -48,7 +48,8 @@ class Jacobian(Similarity):
         steps = options.get("steps", 20) if self.integrated else 1
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise UnknownOption(f"expected steps of 1 or more, got {steps!r}")
-        kind = options.get("baseline") or default_baseline(subject)
+        choice = options.get("baseline")
+        kind = default_baseline(subject) if choice is None else choice
         out = []
         for number, tokens in enumerate(texts, 1):
             out.append(self._text(subject, tokens, pooled, steps, kind))

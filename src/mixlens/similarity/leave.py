@@ -34,7 +34,8 @@ class LeaveOut(Similarity):
         self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """A pass for each word. A word's tokens have equal parts; special tokens stay, and have none."""
-        filler = options.get("replace") or removal_default(subject.head)
+        choice = options.get("replace")
+        filler = removal_default(subject.head) if choice is None else choice
         put = None if filler == "delete" else replacement(subject, self.name, filler)
         groups = [groups_of(tokens, options.get("unit", "word")) for tokens in texts]
         changed = [without(tokens, g, put) for tokens, of in zip(texts, groups, strict=True) for g in of]

@@ -53,20 +53,35 @@ def listed(data: Any) -> tuple[list[Any], bool]:
     if isinstance(data, Mapping):
         if set(data) != {PIXELS}:
             raise InputError(f"expected a mapping with '{PIXELS}' alone, got the keys {sorted(map(str, data))}")
-        held = data[PIXELS]
-        data = held if isinstance(held, Tensor) else torch.from_numpy(np.asarray(held))
-        return (list(data), len(data) == 1) if data.ndim == 4 else ([data], True)
+        data = _numbers(data[PIXELS])
+        return (_apart(data), len(data) == 1) if data.ndim == 4 else ([data], True)
     if isinstance(data, (np.ndarray, Tensor)):
-        if data.ndim != 4:
-            return [data], True
-        if len(data) == 0:
-            raise EmptyInput("expected a picture or several, got none")
-        return list(data), False
+        return (_apart(data), False) if data.ndim == 4 else ([data], True)
     if isinstance(data, (list, tuple)):
         if not data:
             raise EmptyInput("expected a picture or several, got an empty list; pass at least one picture")
         return list(data), False
     return [data], True
+
+
+def _numbers(held: Any) -> Tensor:
+    """What stands at `pixel_values`. Raises InputError."""
+    if isinstance(held, Tensor):
+        return held
+    try:
+        return torch.from_numpy(np.asarray(held))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"expected '{PIXELS}' as a tensor (picture, channel, row, column) as an image processor gives, got "
+            f"{type(held).__name__}: {held!r:.60}"
+        ) from error
+
+
+def _apart(several: Any) -> list[Any]:
+    """The pictures of an array or a tensor. Raises EmptyInput."""
+    if len(several) == 0:
+        raise EmptyInput("expected a picture or several, got none")
+    return list(several)
 
 
 def picture_of(item: Any, model: Any, spec: Spec, processor: Any) -> Picture:
@@ -142,6 +157,9 @@ def _array(array: Any) -> Image.Image:
 def _fits(pixels: Tensor, model: Any) -> None:
     """Raises InputError for numbers that no picture of the model has."""
     channels = shape_of(model)[0]
+    if pixels.layout is not torch.strided or pixels.is_meta or pixels.is_quantized:
+        kind = "on the device meta" if pixels.is_meta else pixels.layout if not pixels.is_quantized else pixels.dtype
+        raise InputError(f"expected a tensor whose numbers are there, dense, got one {kind}; pass a dense one")
     if pixels.ndim != 3 or pixels.shape[0] != channels:
         raise InputError(
             f"expected a tensor (channel, row, column) with {channels} channel(s), got {tuple(pixels.shape)}"

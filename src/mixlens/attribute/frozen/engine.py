@@ -57,6 +57,7 @@ def ruled_pass(
     leaves: list[Tensor] = []
     written: list[Tensor] = []
     layers: list[Any] = []
+    looking = False
 
     def on_input(index: int, x: Tensor) -> Tensor | None:
         if index != layer:
@@ -68,8 +69,13 @@ def ruled_pass(
         return ruled(rules, call, alone) if index >= layer else None
 
     def on_layer(seen: LayerPass) -> None:
+        nonlocal looking
         if keep is not None and seen.index >= layer:
-            layers.append(keep(seen))
+            looking = True  # a map that only its outputs say is asked for some
+            try:
+                layers.append(keep(seen))
+            finally:
+                looking = False
 
     def change(twin: Any) -> None:
         prepare(rules, spec, twin)
@@ -78,7 +84,7 @@ def ruled_pass(
                 submodule(module, spec.attend.out).register_forward_hook(kept)
 
     def kept(module: Any, args: Any, out: Tensor) -> Tensor | None:
-        if not leaves:
+        if not leaves or looking:
             return None
         part, new = (out, None) if alone is None else _at(out, leaves[0], alone)
         written.append(part)

@@ -92,6 +92,9 @@ EXAMPLES = {
     "README.md": {"film.html", "maps.png"},
     "docs/evaluation.md": {"ranking.png", "evaluation.html"},
     "docs/data-sets.md": {"run", "row-36.html"},
+    "docs/encoder-decoders.md": set(),
+    "docs/pictures.md": {"digit.html", "digit.png"},
+    "docs/similarity.md": {"alike.html"},
 }
 
 

@@ -22,6 +22,7 @@ from mixlens.errors import (
 )
 from mixlens.results import Similarity
 from models import families
+from pages import data
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +190,11 @@ def test_weights_that_are_not_finite():
         lens.model.encoder.layer[1].output.dense.weight[0, 0] = float("nan")
     with pytest.raises(NotFinite):
         lens.similarity(families.text(5), families.text(6), "token_products", pooling="mean")
+
+
+def test_a_page_begins_at_the_pair_with_the_largest_share(alike):
+    head, arrays = data(alike.to_html())
+    words = [[i for i, special in enumerate(side.special) if not special] for side in alike.streams]
+    first, second = words
+    best = max((float(alike.scores[i, j]), i) for i in first for j in second)[1]
+    assert head["pairs"] and head["start"] == best

@@ -7,7 +7,7 @@ function maps({ head, arrays }) {
   const rows = head.rows ?? queries.map((_, i) => i); // the query tokens that are here
   const place = new Map(rows.map((q, i) => [q, i]));
   const state = {
-    layer: layers.count - 1, mode: "layer", flow: "row", head: null, token: head.start, diagonal: !head.square, special: true, by: head.pairs ? "all" : "row",
+    layer: layers.count - 1, mode: "layer", flow: "row", head: null, token: head.start, diagonal: false, special: true, by: head.pairs ? "all" : "row",
   };
   let [shown, ticket, under] = [null, 0, [-1, -1]];
   const names = (list) => list.map((piece) => piece.text.replace(/\s+/g, " "));

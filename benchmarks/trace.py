@@ -15,9 +15,9 @@ from shapes import arguments, forward, ratio, text
 import mixlens
 
 # and the limit that each is held to
-METHODS = {"head_logit": 4, "alti_logit": 8, "attention_rollout": 4, "globenc": 4, "alti": 8, "ifr": 8}
+METHODS = {"head_logit": 4, "path_logit": 8, "alti_logit": 8, "attention_rollout": 4, "globenc": 4, "alti": 8, "ifr": 8}
 # A backward pass a token of the answer, by activations alone: as many products as a forward pass, not twice as many.
-FROZEN = ("cp_lrp", "attn_lrp", "gim", "libragrad", "path_logit", "saliency")
+FROZEN = ("cp_lrp", "attn_lrp", "gim", "libragrad", "saliency")
 
 
 def frozen_limit(answer: int) -> float:

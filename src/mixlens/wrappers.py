@@ -106,7 +106,10 @@ _SAVED: dict[str, Pooled] = {
 
 def _saved_beside(model: Any, given: Given) -> Given:
     """With the rows that the folder of a sentence encoder says: modules.json, and the configuration of its pooling."""
-    folder = Path(str(getattr(model.config, "_name_or_path", "") or "."))
+    name = getattr(model.config, "_name_or_path", "")
+    if not name:
+        return given
+    folder = Path(str(name))
     try:
         parts = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         kinds = {str(part["type"]).rpartition(".")[2]: folder / str(part["path"]) for part in parts[1:]}

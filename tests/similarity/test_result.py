@@ -134,7 +134,7 @@ def test_a_sentence_encoder_says_how_it_pools():
         mixlens.load(SentenceTransformer(Transformer(families.make("bert")), Pooling(), Dense())).similarity(a, b)
 
 
-def test_a_folder_says_how_it_pools(tmp_path):
+def test_a_folder_says_how_it_pools(tmp_path, monkeypatch):
     def write(*parts: str, **modes: bool) -> mixlens.Lens:
         kinds = ["Transformer", *parts]
         modules = [{"path": f"{i}_{kind}" if i else "", "type": f"st.models.{kind}"} for i, kind in enumerate(kinds)]
@@ -148,6 +148,9 @@ def test_a_folder_says_how_it_pools(tmp_path):
     assert write("Pooling", "Normalize", pooling_mode_mean_tokens=True).subject.head.pooled == "mean"
     assert write("Pooling", "Dense", pooling_mode_mean_tokens=True).subject.head.behind == ("Dense",)
     assert write("Pooling", pooling_mode_max_tokens=True).subject.head.pooled is None
+    write("Pooling", pooling_mode_mean_tokens=True)
+    monkeypatch.chdir(tmp_path)  # a model that comes from nowhere is not asked where the process stands
+    assert mixlens.load(families.make("bert")).subject.head.pooled is None
     (tmp_path / "modules.json").write_text("[")
     assert mixlens.load(str(tmp_path)).subject.head.pooled is None
 
@@ -192,9 +195,20 @@ def test_weights_that_are_not_finite():
         lens.similarity(families.text(5), families.text(6), "token_products", pooling="mean")
 
 
-def test_a_page_begins_at_the_pair_with_the_largest_share(alike):
-    head, arrays = data(alike.to_html())
-    words = [[i for i, special in enumerate(side.special) if not special] for side in alike.streams]
-    first, second = words
-    best = max((float(alike.scores[i, j]), i) for i in first for j in second)[1]
-    assert head["pairs"] and head["start"] == best
+def test_a_word_of_several_tokens_is_left_out_as_one(encoder):
+    """The share of a pair of words is the second difference of the cosine without all of their tokens."""
+    a, b = "an unbelievable photosynthesizer", "plants and chlorophyllous leaves"
+    alike = encoder.similarity(a, b)
+    first, second, shares = alike.words()
+    assert max(len(u.indices) for u in first) > 1 < max(len(u.indices) for u in second)
+    ids = [list(stream.ids) for stream in alike.streams]
+
+    def cosine(*less) -> float:
+        kept = [[t for i, t in enumerate(row) if i not in out] for row, out in zip(ids, less, strict=True)]
+        return encoder.similarity(*kept, "token_products").value
+
+    for i, u in enumerate(first):
+        for j, v in enumerate(second):
+            if not (u.special or v.special):
+                both = alike.value - cosine(u.indices, ()) - cosine((), v.indices) + cosine(u.indices, v.indices)
+                assert float(shares[i, j]) == pytest.approx(both, abs=1e-5)

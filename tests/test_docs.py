@@ -92,6 +92,9 @@ EXAMPLES = {
     "README.md": {"film.html", "maps.png"},
     "docs/evaluation.md": {"ranking.png", "evaluation.html"},
     "docs/data-sets.md": {"run", "row-36.html"},
+    "docs/encoder-decoders.md": set(),
+    "docs/pictures.md": {"digit.html", "digit.png"},
+    "docs/similarity.md": {"alike.html"},
 }
 
 
@@ -160,6 +163,16 @@ def test_a_masked_model_prefers_the_right_word(name):
 
 
 PAGES = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]
+
+
+def test_the_list_of_documents_has_every_page():
+    listed = re.findall(r"\]\((docs/[\w-]+\.md)\)", read("README.md").partition("## More")[2].partition("## Citing")[0])
+    assert set(listed) == {page for page in PAGES if page.startswith("docs/")}
+
+
+def test_the_number_of_types_that_are_found_is_that_of_the_table():
+    (count,) = re.findall(r"\[(\d+) more types\]", read("README.md"))
+    assert f"in its table, {count} by a spec that is found" in read("docs/architectures.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

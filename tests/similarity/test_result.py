@@ -22,6 +22,7 @@ from mixlens.errors import (
 )
 from mixlens.results import Similarity
 from models import families
+from pages import data
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +218,10 @@ def test_a_word_of_several_tokens_is_left_out_as_one(encoder):
             if not (u.special or v.special):
                 both = alike.value - cosine(u.indices, ()) - cosine((), v.indices) + cosine(u.indices, v.indices)
                 assert float(shares[i, j]) == pytest.approx(both, abs=1e-5)
+
+
+def test_a_page_begins_at_the_pair_with_the_largest_share(alike):
+    head, _ = data(alike.to_html())
+    first, second = ([i for i, special in enumerate(side.special) if not special] for side in alike.streams)
+    best = max((float(alike.scores[i, j]), i) for i in first for j in second)[1]
+    assert head["pairs"] and head["start"] == best

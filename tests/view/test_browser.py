@@ -302,6 +302,15 @@ def test_the_diagonal_and_the_heat_map(visit, drawn):
 # ---- comparisons and tables
 
 
+def test_no_pair_of_two_texts_is_left_out(visit):
+    alike = mixlens.load("mixlens:minilm").similarity("a fast car", "the quick automobile", "token_products")
+    page = visit(alike)
+    for i, word in enumerate(alike.streams[0].display):
+        page.locator(".running").nth(0).locator(".piece").nth(i).click()
+        assert word in page.locator(".lead").inner_text()
+        assert np.allclose(values(page, 1), alike.scores[i].numpy(), rtol=0, atol=1e-7)
+
+
 @pytest.fixture(scope="module")
 def toy(tiny_bert_folder: Path) -> mixlens.Table:
     texts = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]

@@ -70,3 +70,18 @@ def test_methods_side_by_side_have_a_picture_each(attr, tmp_path):
     compared = pictures.lens("vit").compare(pictures.image(), ["alti", "saliency"], faithfulness=False)
     assert compared.to_html().count("data:image/png") == 2 and compared._repr_html_().count("data:image/png") == 2
     assert "patch 1,1 patch 1,2" not in str(compared)
+
+
+def test_pages_of_several_show_pictures_where_texts_have_a_script(attr):
+    lens = pictures.lens("vit")
+    compared = lens.compare(pictures.image(), ["alti", "saliency"], faithfulness=False).to_html()
+    listed = lens.attribute([pictures.image(), pictures.image(seed=1)], method="saliency").to_html()
+    for page in (compared, listed):
+        assert "application/octet-stream" not in page and "data:image/png" in page
+    assert "One picture, 2 methods" in compared and "<h1>2 pictures</h1>" in listed and "Picture 1" in listed
+
+
+def test_a_picture_is_as_wide_as_there_is_room_and_keeps_its_sides(attr):
+    page = attr.to_html()
+    assert page.count('class="photo" src="data:image/png') == 2
+    assert re.search(r"img\.photo \{[^}]*max-width: 100%; height: auto", page)

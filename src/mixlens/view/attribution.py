@@ -49,9 +49,11 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     return put(text, path)
 
 
-def data(attr: Attribution) -> str:
-    """What the page's script is given."""
+def data(attr: Attribution) -> str | None:
+    """What the page's script is given; None of a picture, which stays as it is drawn."""
     source = attr.source
+    if isinstance(source, Picture):
+        return None
     held = words.held(words.parts(attr), source.units)
     notes = [f"{held[0].upper()}{held[1:]}."] if held else []
     notes += [f"{source.dropped} {source.units} were cut off, as asked."] if source.dropped else []

@@ -24,8 +24,9 @@ def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
     first = next((result for result in results if result is not None), None)
     facts = [] if first is None else [(k, v) for k, v in caption.provenance(first) if k in _SHARED]
     rows = [row | {"data": _data(result)} for row, result in zip(_rows(results, count), results, strict=True)]
-    values = {"rows": rows, "count": count, "failed": len(results.skipped), "facts": facts}
-    return put(html.page("several.html", heading=f"{count} texts", **values), path)
+    kind = "text" if first is None else caption.kind(first)
+    values = {"rows": rows, "count": count, "failed": len(results.skipped), "facts": facts, "kind": kind}
+    return put(html.page("several.html", heading=f"{count} {kind}s", **values), path)
 
 
 def _data(result: Any) -> str | None:

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mixlens.capture.picture import Picture
 from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.measure.ranks import rank_correlation
@@ -60,6 +61,7 @@ def page(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> 
         data=_data(comparison),
         wide=True,
         unit=comparison.first.source.unit,
+        kind=caption.kind(comparison.first),
         facts=_facts(comparison),
     )
     return put(out, path)
@@ -80,9 +82,11 @@ def agreed(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _data(comparison: Comparison) -> str:
-    """What the page's script is given."""
+def _data(comparison: Comparison) -> str | None:
+    """What the page's script is given; None of pictures, which stay as they are drawn."""
     source = comparison.first.source
+    if isinstance(source, Picture):
+        return None
     rated = comparison.faithfulness
     head = {
         "kind": "comparison",

@@ -41,7 +41,7 @@ def of_maps(maps: LayerMaps, pairs: bool = False) -> str | None:
         "aggregated": None if _aggregation(maps) is None else f"This layer ({visible(str(_aggregation(maps)))})",
         "rollout": _rollout(maps, averaged),
         "mean": _may(lambda one_layer: one_layer.mean(), maps),
-        "start": _start(maps, rows),
+        "start": _largest(maps, rows) if pairs else _start(maps, rows),
         "notes": notes,
         "colors": colors.arms(),
     }
@@ -72,3 +72,11 @@ def _start(maps: LayerMaps, rows: list[int]) -> int:
     """The query token that is shown first: the one that is read out."""
     readout = maps.meta.get("readout")
     return readout if isinstance(readout, int) and readout in rows else rows[0]
+
+
+def _largest(maps: LayerMaps, rows: list[int]) -> int:
+    """The query token of the largest score between two words: special tokens have nothing in common to show."""
+    scores = arrays.values(maps.scores).sum(0)
+    words = [j for j, special in enumerate(maps.keys.special) if not special] or list(range(len(maps.keys)))
+    best = {q: float(scores[i, words].max()) for i, q in enumerate(rows) if not maps.queries.special[q]}
+    return max(best, key=best.__getitem__, default=rows[0])

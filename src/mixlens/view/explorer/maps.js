@@ -7,7 +7,7 @@ function maps({ head, arrays }) {
   const rows = head.rows ?? queries.map((_, i) => i); // the query tokens that are here
   const place = new Map(rows.map((q, i) => [q, i]));
   const state = {
-    layer: layers.count - 1, mode: "layer", flow: "row", head: null, token: head.start, diagonal: !head.square, special: true, by: "row",
+    layer: layers.count - 1, mode: "layer", flow: "row", head: null, token: head.start, diagonal: false, special: true, by: head.pairs ? "all" : "row",
   };
   let [shown, ticket, under] = [null, 0, [-1, -1]];
   const names = (list) => list.map((piece) => piece.text.replace(/\s+/g, " "));
@@ -133,7 +133,7 @@ function maps({ head, arrays }) {
     to.paint(values, scale);
     if (from !== to) to.mark(new Set());
     from.mark(new Set([state.token]));
-    key.put(scale, state.by === "all" ? "up to the largest of the layer's map" : "up to the largest of this row or column");
+    key.put(scale, state.by === "all" ? `up to the largest of ${head.pairs ? "all pairs" : "the layer's map"}` : "up to the largest of this row or column");
   }
 
   function sentence() {
@@ -217,7 +217,7 @@ function maps({ head, arrays }) {
     if (roll) roll.parentElement.title ||= "choose a head: its own map over the heads' mean below";
     rest();
   }
-  switches.append(choice("Colours", [["row", "by row"], ["all", "by all"]], "row", set("by")));
+  switches.append(choice("Colours", [["row", "by row"], ["all", "by all"]], state.by, set("by")));
   const ticks = el("div", { class: "controls ticks" });
   if (head.square) ticks.append(tick("Leave the diagonal out", state.diagonal, set("diagonal")));
   if (keys.some((piece) => piece.special)) ticks.append(tick(`Leave special ${head.keys.units} out`, false, (out) => set("special")(!out)));

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mixlens.capture.picture import Picture
 from mixlens.escape import one_line, visible
 from mixlens.view.kit.drawn import Attribution, LayerMaps
 from mixlens.view.kit.spelling import number, probability, spelled, value_text
@@ -16,6 +17,11 @@ def heading(result: Attribution | LayerMaps) -> str:
     """One line: method (and aggregation), target, model."""
     method = ".".join(filter(None, (result.method, getattr(result, "aggregation", None))))
     return " · ".join([one_line(method), *about(result)])
+
+
+def kind(result: Any) -> str:
+    """What is explained, as a page calls it."""
+    return "picture" if isinstance(getattr(result, "source", None), Picture) else "text"
 
 
 def about(result: Attribution | LayerMaps) -> list[str]:

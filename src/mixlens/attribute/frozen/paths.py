@@ -68,7 +68,10 @@ class PathLogit(Frozen):
         passed = self.see(subject, batch.inputs, [0] * ask.count, ask.rows, ask.options)
         ask.passed(passed.normed.detach())
         _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
-        return self.finite(subject, reaching(passed, covector)[0].cpu())
+        scores = self.finite(subject, reaching(passed, covector)[0].cpu())
+        if ask.progress is not None:
+            ask.progress(ask.count, ask.count)
+        return scores
 
     def see(
         self,

@@ -201,6 +201,7 @@ def test_weights_that_are_not_finite():
         lens.similarity(families.text(5), families.text(6), "token_products", pooling="mean")
 
 
+@pytest.mark.slow
 def test_a_word_of_several_tokens_is_left_out_as_one(encoder):
     """The share of a pair of words is the second difference of the cosine without all of their tokens."""
     a, b = "an unbelievable photosynthesizer", "plants and chlorophyllous leaves"

@@ -148,6 +148,7 @@ def test_large_arrays_are_rounded_to_their_rows(signed):
     assert (np.abs(back - values) <= 0.51 * step + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_the_page_of_a_long_text_is_under_a_megabyte(make):
     words = [f"w{i}" for i in range(2000)]
     attr = Attribution(make(" ".join(words), *words), torch.rand(2002), "x", layers=torch.rand(12, 2002))

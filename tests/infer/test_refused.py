@@ -22,7 +22,7 @@ REASONS = {
     "Qwen3Next": "hybrid|gated attention output|opaque FFN",
     "DiffLlama": "2 attention calls in one layer",
     "Esm": "a feed-forward network in pieces",
-    "CLIP": "get_input_embeddings|token ids",
+    "CLIP": "two towers",
     "Afmoe": "gated attention output",
 }
 

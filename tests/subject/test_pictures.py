@@ -133,8 +133,9 @@ def test_two_towers_need_a_word_for_which():
     with pytest.raises(UnknownArchitecture, match=r"two towers.*mixlens\.load\(model\.vision_model, image_processor\)"):
         mixlens.load(model)
     picture = mixlens.load(model.vision_model).mixing(torch.zeros(3, 30, 30), method="alti")
-    text = mixlens.load(model.text_model).mixing([7, 8, 9, 10], method="alti")
-    assert (picture.source.unit, text.source.unit) == ("patch", "token")
+    assert picture.source.unit == "patch"
+    if tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 24):  # older ones have no whole model there
+        assert mixlens.load(model.text_model).mixing([7, 8, 9, 10], method="alti").source.unit == "token"
 
 
 def test_a_folder_brings_its_image_processor(tmp_path):

@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+import transformers
 from typer.testing import CliRunner
 
 import mixlens
@@ -29,6 +30,9 @@ quick = pytest.mark.parametrize("name", QUICK)
 SHARES = ("alti", "attention_rollout", "norm_rollout", "globenc", "value_zeroing", "attention", "alti+mean")
 GRADIENTS = ("saliency", "grad_l2", "grad_x_input")
 START = len(SOURCE) + 1  # sources that are there before the answer: the source's, and what the decoder starts from
+
+
+NEWEST = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 24)
 
 
 def close(got, expected, tolerance=1e-12):
@@ -73,7 +77,8 @@ def test_each_attention_is_a_sum_with_what_it_carries(name):
                 total = total + norm.linear(bias) * block.scale(path)[..., None] + norm.module.bias
             elif bias is not None:
                 total = total + bias
-            close(total, block.result(stage), 1e-11)
+            # a softmax that older transformers compute in float32 for T5 is no exact weight
+            close(total, block.result(stage), 1e-11 if NEWEST or name != "t5" else 1e-6)
             seen_stages.append(stage)
 
     with torch.no_grad():
@@ -104,8 +109,6 @@ def test_a_layer_that_reads_no_memory_has_no_encoder():
 
 
 def test_one_stack_of_a_family_is_refused_and_a_t5_encoder_is_not():
-    import transformers
-
     kind = TRANSLATORS["bart"]
     alone = transformers.BartForCausalLM(transformers.BartConfig(**kind.settings, is_encoder_decoder=False)).eval()
     with pytest.raises(mixlens.errors.UnknownArchitecture, match=r"an encoder-decoder of the type 'bart', .*=False"):

@@ -17,6 +17,7 @@ OLDER = tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 24)
 newer = pytest.mark.skipif(OLDER, reason="BEiT's attention is seen from transformers 5.24 on")
 KINDS = [pytest.param(kind, marks=newer) if kind == "beit" else kind for kind in pictures.KINDS]
 SLOW = [pytest.param(kind, marks=() if kind == "vit" else pytest.mark.slow) for kind in pictures.KINDS]
+SIGLIP = [pytest.param(kind, marks=() if kind == "siglip" else pytest.mark.slow) for kind in pictures.KINDS]
 
 
 def readout(kind):
@@ -99,7 +100,7 @@ def test_single_precision_is_near(kind):
 
 
 @pytest.mark.parametrize("method", ["globenc", "norm_rollout"])
-@pytest.mark.parametrize("kind", ["siglip", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "siglip")])
+@pytest.mark.parametrize("kind", SIGLIP)
 def test_norms_of_terms_are_those_of_float64_whatever_lies_how_in_memory(kind, method):
     rows = readout(kind)
     exact = pictures.lens(kind).attribute(pictures.pixels()[0], method=method, **rows).scores

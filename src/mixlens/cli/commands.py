@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, explaining, reproducing, running, similar, surveying, tracing
+from mixlens.cli import evaluating, explaining, reproducing, running, serving, similar, surveying, tracing
 from mixlens.cli.arguments import (
     Csv,
     Debug,
@@ -207,6 +207,7 @@ app.command()(similar.similarity)
 app.command()(evaluating.evaluate)
 app.command()(reproducing.reproduce)
 app.command()(surveying.architectures)
+app.command("app")(serving.serve)
 
 
 @app.command()

@@ -90,13 +90,13 @@ def goes_on(out: Path | None) -> Iterator[None]:
 
 def load(model: str | None) -> Lens:
     """The lens on a folder, a hub id or the embedded default."""
-    _quiet()
+    quiet()
     return mixlens.load(model)
 
 
 def check(model: str | None) -> Check:
     """The self-check of a model, which `load` would refuse if it fails."""
-    _quiet()
+    quiet()
     from mixlens.infer import known
     from mixlens.inventory import supports
     from mixlens.loading import load_named
@@ -107,7 +107,7 @@ def check(model: str | None) -> Check:
     return replace(self_check(loaded, spec, name), supports=supports(spec), origin=origin)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """No bars, no advice and no list of retries while a model loads; what fails is said in the error."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # read on import
     from transformers.utils import logging as transformers_logging

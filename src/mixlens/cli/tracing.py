@@ -114,8 +114,10 @@ def trace(
         if parquet is not None:
             arrow()
         with progress("loading the model") as line:
+            from mixlens.trace.prompt import as_chat
+
             lens = load(model)
-            question = question if isinstance(question, list) or raw else as_chat(lens, question)
+            question = question if isinstance(question, list) or raw else as_chat(lens.tokenizer, question)
             if by is not None:
                 require_units(lens, question, texts, by)
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
@@ -150,11 +152,6 @@ def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool
     say_if_file(prompt)
     text = text_of(prompt)
     return text if system is None else [_message("system", system), _message("user", text)]
-
-
-def as_chat(lens: Lens, text: str) -> str | list[dict[str, str]]:
-    """A text as a user's message where the tokenizer has a chat template, else as it stands."""
-    return [_message("user", text)] if getattr(lens.tokenizer, "chat_template", None) else text
 
 
 def require_units(lens: Lens, question: str | list[Any], documents: dict[str, str], by: str) -> None:

@@ -35,6 +35,11 @@ def require_answers(subject: Subject) -> None:
         )
 
 
+def as_chat(tokenizer: Any, text: str) -> str | list[dict[str, str]]:
+    """A text as a user's message where the tokenizer has a chat template, else as it stands."""
+    return [{"role": "user", "content": text}] if getattr(tokenizer, "chat_template", None) else text
+
+
 def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | None = None) -> Prompt:
     """A prompt: a str, token ids, or chat messages; `documents` by name, put at "{documents}" or in front.
 

@@ -34,10 +34,10 @@ CELL = 15  # pixels a token there
 
 
 @cache
-def _environment() -> Environment:
+def _environment(room: str) -> Environment:
     # autoescape for every template, whatever its name
     environment = Environment(
-        loader=PackageLoader("mixlens.view"),
+        loader=PackageLoader(room),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -48,15 +48,15 @@ def _environment() -> Environment:
     return environment
 
 
-def fill(template: str, **values: Any) -> str:
-    """A template with its values, everything escaped."""
-    return _environment().get_template(template).render(**values)
+def fill(template: str, room: str = "mixlens.view", /, **values: Any) -> str:
+    """A template of a room with its values, everything escaped."""
+    return _environment(room).get_template(template).render(**values)
 
 
-def page(template: str, **values: Any) -> str:
+def page(template: str, room: str = "mixlens.view", /, **values: Any) -> str:
     """A page of its own: its style sheet, its script (where it has `data`), the policy that allows these alone."""
     parts = {"policy": sealed.POLICY, "style": sealed.style(), "script": sealed.script()}
-    return sealed.sealed(fill(template, **parts, **{"wide": False, **values}))
+    return sealed.sealed(fill(template, room, **parts, **{"wide": False, **values}))
 
 
 def uri(drawn: Figure) -> str:

@@ -19,7 +19,8 @@ SHEETS = ("page", "explorer")
 POLICY, LIFTED = "%POLICY%", "/*%LIFTED%*/"
 _STYLE = re.compile(r'(<[a-z0-9]+(?: [a-z-]+(?:="[^"]*")?)*?) style="([^"]*)"')
 _SCRIPT = re.compile(r'<script type="module">.*?</script>\n', re.S)
-NONE = "'none'"
+_META = re.compile(r'(<meta http-equiv="Content-Security-Policy" content=")[^"]*(">)')
+NONE, SELF = "'none'", "'self'"
 DATA = '<script type="application/octet-stream">'  # what a browser neither runs nor loads
 
 
@@ -47,16 +48,32 @@ def sealed(page: str) -> str:
     """
     page, rules = lifted(page if DATA in page else _SCRIPT.sub("", page))
     page = page.replace(LIFTED, rules, 1)
+    return page.replace(POLICY, _policy(page), 1)
+
+
+def framed(page: str, head: str, style: str, script: str) -> str:
+    """A sealed page with `head` in front of what it shows, sealed again with a style sheet and a script more.
+
+    `head` may hold forms, which are sent to where the page came from alone.
+    """
+    front, mark, rest = page.partition("<main>")
+    body, end, last = rest.rpartition("</body>")
+    front = front.replace("<title>", f"<style>{style}</style>\n<title>", 1)
+    page = f'{front}{head}{mark}{body}<script type="module">{script}</script>\n{end}{last}'
+    return _META.sub(lambda match: f"{match[1]}{_policy(page, SELF)}{match[2]}", page, count=1)
+
+
+def _policy(page: str, form: str = NONE) -> str:
+    """What a page may do: its styles and scripts by their hashes, forms to `form`."""
     hashes = {
         kind: " ".join(f"'sha256-{_sha(text)}'" for text in re.findall(rf"<{tag}>(.*?)</{kind}>", page, re.S))
         or "'none'"
         for kind, tag in (("style", "style"), ("script", 'script type="module"'))
     }
-    policy = (
+    return (
         f"default-src 'none'; script-src {hashes['script'] or NONE}; style-src {hashes['style']}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'; form-action {form}"
     )
-    return page.replace(POLICY, policy, 1)
 
 
 def _sha(text: str) -> str:

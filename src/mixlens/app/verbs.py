@@ -1,0 +1,202 @@
+"""What a page can be asked: verbs of the command line, each with its fields and what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from mixlens.errors import UnknownOption
+from mixlens.inventory import methods
+from mixlens.target import Target
+from mixlens.trace.prompt import as_chat
+
+if TYPE_CHECKING:
+    from mixlens.app.questions import Question
+    from mixlens.app.work import Tick
+    from mixlens.lens import Lens
+
+Kind = Literal["text", "line", "number", "choice", "tick"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a form: an argument of the command line.
+
+    `kind`: "text" is many lines, "line" one. `values`: what the ticks of a name stand for; an empty one: the
+    flag alone. `count`: fields of this name. `positional`: without a flag.
+    """
+
+    name: str
+    label: str
+    kind: Kind = "line"
+    hint: str = ""
+    values: tuple[str, ...] = ()
+    count: int = 1
+    needed: bool = False
+    positional: bool = False
+    aside: bool = False  # among what a form shows when it is unfolded
+    begin: tuple[str, ...] = ()  # what stands in an empty form
+
+    @property
+    def flag(self) -> str:
+        """Its flag on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+
+Answers = Callable[["Lens", "Question", "Tick"], Any]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the command line as a page: what it asks, and what answers; `stage`: of its methods."""
+
+    name: str
+    title: str
+    question: str
+    act: str
+    fields: tuple[Field, ...]
+    stage: str
+    run: Answers
+
+    def field(self, name: str) -> Field | None:
+        """The field of a name."""
+        return next((field for field in self.fields if field.name == name), None)
+
+    def methods(self) -> list[str]:
+        """The names of its methods."""
+        return [fact["name"] for fact in methods() if fact["stage"] == self.stage]
+
+
+def _target(question: Question) -> Target | None:
+    what, foil = question.get("target"), question.get("foil")
+    return None if what is None and foil is None else Target(what, foil=foil)
+
+
+def _data(question: Question) -> Any:
+    text, pair = question.get("text"), question.get("pair")
+    return text if pair is None else (text, pair)
+
+
+def _explain(lens: Lens, question: Question, tick: Tick) -> Any:
+    truncate = bool(question.get("truncate"))
+    return lens.attribute(_data(question), question.get("method"), _target(question), truncate=truncate, progress=tick)
+
+
+def _compare(lens: Lens, question: Question, tick: Tick) -> Any:
+    return lens.compare(
+        _data(question),
+        list(dict.fromkeys(question.all("method"))) or None,
+        _target(question),
+        faithfulness=not question.get("no_faithfulness"),
+        truncate=bool(question.get("truncate")),
+        progress=tick,
+    )
+
+
+def _map(lens: Lens, question: Question, tick: Tick) -> Any:
+    method = question.get("method")
+    options: dict[str, Any] = {} if method is None else {"method": method}
+    return lens.mixing(_data(question), truncate=bool(question.get("truncate")), progress=tick, **options)
+
+
+def _trace(lens: Lens, question: Question, tick: Tick) -> Any:
+    document, new = question.get("document"), question.get("max_new_tokens")
+    if question.get("answer") is not None and new is not None:
+        raise UnknownOption("the answer is given, and nothing generated; leave out max_new_tokens, or the answer")
+    return lens.trace(
+        as_chat(lens.tokenizer, question.need("text")),
+        question.get("answer"),
+        question.get("method"),
+        question.get("foil"),
+        documents=None if document is None else {"document": document},
+        max_new_tokens=64 if new is None else int(new),
+        exclude=question.all("exclude"),
+        progress=tick,
+    )
+
+
+def _similarity(lens: Lens, question: Question, tick: Tick) -> Any:
+    truncate = bool(question.get("truncate"))
+    return lens.similarity(
+        question.need("text"), question.need("second"), question.get("method"), truncate=truncate, progress=tick
+    )
+
+
+MODEL = Field("model", "Model", "choice")
+METHOD = Field("method", "Method", "choice", "what suits the model")
+TARGET = Field("target", "Target: a label, a number or a token", hint="the prediction")
+FOIL = Field("foil", "Rather than", hint="another label or token", aside=True)
+PAIR = Field("pair", "Second text, of models that read two", "text", aside=True)
+CUT = Field("truncate", "cut a text that is too long for the model", "tick", values=("",), aside=True)
+TEXT = Field("text", "Text", "text", needed=True, positional=True)
+TWO = Field("method", "Method", "choice", "all that are defined (slow)", count=2, begin=("alti", "attcat"))
+SKIP = Field("no_faithfulness", "leave faithfulness out (about n² passes)", "tick", values=("",), aside=True)
+CONTENT = Field("exclude", "Leave out", "tick", values=("first", "template"), aside=True)
+NEW = Field("max_new_tokens", "Tokens at most", "number", "64", aside=True)
+
+_TRACED = (
+    Field("text", "Question", "text", needed=True, positional=True),
+    Field("document", "Document to answer from", "text", aside=True),
+    MODEL,
+    METHOD,
+    Field("answer", "Answer", hint="what the model generates"),
+    Field("foil", "Rather than", hint="an answer with as many tokens", aside=True),
+    NEW,
+    CONTENT,
+)
+_SIMILAR = (
+    Field("text", "First text", "text", needed=True, positional=True),
+    Field("second", "Second text", "text", needed=True, positional=True),
+    MODEL,
+    METHOD,
+    CUT,
+)
+_LIST = (
+    Verb(
+        "explain",
+        "Explain",
+        "Which words made the model decide?",
+        "Explain",
+        (TEXT, PAIR, MODEL, METHOD, TARGET, FOIL, CUT),
+        "attribute",
+        _explain,
+    ),
+    Verb(
+        "compare",
+        "Compare",
+        "Do two methods agree?",
+        "Compare",
+        (TEXT, PAIR, MODEL, TWO, TARGET, FOIL, SKIP, CUT),
+        "attribute",
+        _compare,
+    ),
+    Verb(
+        "map",
+        "Layers",
+        "How much of each token goes into each other token?",
+        "Map",
+        (TEXT, PAIR, MODEL, METHOD, CUT),
+        "mixing",
+        _map,
+    ),
+    Verb(
+        "trace",
+        "Trace an answer",
+        "Where does an answer come from?",
+        "Trace",
+        _TRACED,
+        "attribute",
+        _trace,
+    ),
+    Verb(
+        "similarity",
+        "Two texts",
+        "Which words made two texts alike?",
+        "Compare",
+        _SIMILAR,
+        "similarity",
+        _similarity,
+    ),
+)
+VERBS = {verb.name: verb for verb in _LIST}

@@ -1,0 +1,325 @@
+"""The pages: what answers, who is let in, and what is said where nothing can be answered."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import resource
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason='needs the extra "app"')
+pytest.importorskip("httpx", reason="needs httpx")
+
+import httpx
+
+from app.pages import TEXT, client, data, error
+from mixlens.app import Models, application
+from mixlens.app.models import EMBEDDED
+from mixlens.app.verbs import VERBS
+from mixlens.embedded import names
+from mixlens.errors import OverBudget
+from models import chats
+
+
+@pytest.fixture(scope="module")
+def asking(tiny_bert_folder):
+    with client(tiny_bert_folder) as made:
+        yield made
+
+
+def test_every_embedded_model_of_texts_is_offered():
+    assert set(EMBEDDED) == set(names()) - {"digits"}
+    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS)
+
+
+def test_the_form_is_there_before_anything_is_asked(asking):
+    assert asking.get("/").headers["location"] == "/explain"
+    for name in VERBS:
+        page = asking.get(f"/{name}")
+        assert page.status_code == 200 and f'action="/{name}"' in page.text
+        inputs = re.findall(r'<(?:input|select|textarea) id="([\w-]+)"', page.text)
+        assert len(inputs) >= 3 and all(f'<label for="{id}">' in page.text for id in inputs)
+
+
+def test_the_answer_is_the_explorers_page_under_the_form(asking, tiny_bert_folder):
+    import mixlens
+
+    page = asking.get("/explain", params={"text": TEXT, "method": "alti", "target": "negative"}).text
+    expected = mixlens.load(tiny_bert_folder).attribute(TEXT, "alti", "negative").to_html()
+    assert data(page) == data(expected)
+    assert page.index("<form") < page.index("<h1>") and f"{TEXT}</textarea>" in page
+    assert '<option value="alti" selected>' in page and 'value="negative"' in page
+    command = (
+        f"mixlens explain --model {tiny_bert_folder} --method alti --target negative --html answer.html -- '{TEXT}'"
+    )
+    assert command in html.unescape(page)
+    (link,) = re.findall(r'href="(/explain\?[^"]*)"', page)
+    assert asking.get(html.unescape(link)).text == page
+
+
+def test_a_page_may_do_no_more_than_the_explorers(asking):
+    """Its scripts and styles by their hashes; and a form, to where it comes from."""
+    response = asking.get("/explain", params={"text": "</textarea><script>alert(1)</script> ."})
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', response.text)
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'" and rules["form-action"] == "'self'" and "unsafe" not in policy
+    assert rules["script-src"].count("sha256-") == response.text.count('<script type="module">') == 2
+    assert "<script>alert" not in response.text
+    assert response.headers["x-frame-options"] == "DENY" and response.headers["cache-control"] == "no-store"
+    assert response.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/explain?text=a&method=altii", 400, "did you mean 'alti'?"),
+        ("/explain?text=a&target=neutral", 400, "neutral"),
+        ("/explain?text=" + "a+" * 40, 413, "positions"),
+        ("/explain?text=" + "a" * 10_001, 413, "at most 10,000 characters"),
+        ("/explain?text=%ff", 400, "percent-encoded UTF-8"),
+        ("/explain?text=a&model=..%2f..", 400, "named when the app is started"),
+        ("/trace?text=a&model={folder}", 400, "causal language model"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(asking, tiny_bert_folder, path, status, words):
+    response = asking.get(path.replace("{folder}", str(tiny_bert_folder)))
+    assert response.status_code == status and words in error(response)
+
+
+def test_an_error_leaves_what_was_typed_in_the_form(asking):
+    text = "one\n\x1b\u202e<b>'\""
+    response = asking.get("/explain", params={"text": text, "method": "nope"})
+    (typed,) = re.findall(r'<textarea id="text-1"[^>]*>\n(.*?)</textarea>', response.text, re.S)
+    assert html.unescape(typed) == text
+
+
+def test_no_model_of_that_kind(monkeypatch):
+    monkeypatch.setattr("mixlens.app.models.installed", list)
+    with client() as nothing:
+        assert "mixlens app MODEL" in html.unescape(nothing.get("/trace").text)
+        assert "no model here answers trace" in error(nothing.get("/trace?text=a"))
+
+
+class Broken(Models):
+    """Whose model raises."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__(["m"])
+        self.fault = fault
+
+    def lens(self, name: str) -> Any:
+        raise self.fault
+
+
+def test_what_nobody_foresaw_is_a_line_and_the_terminal_has_the_rest(caplog):
+    with client(models=Broken(RuntimeError("the secret"))) as asked_of:
+        response = asked_of.get("/explain?text=a")
+    assert response.status_code == 500 and "secret" not in response.text
+    assert error(response).startswith("unexpected RuntimeError; the terminal")
+    assert "the secret" in caplog.text and "Traceback" in caplog.text
+
+
+def test_what_does_not_fit_into_memory():
+    with client(models=Broken(OverBudget("needs 2 TB"))) as asked_of:
+        response = asked_of.get("/explain?text=a")
+    assert response.status_code == 413 and error(response) == "needs 2 TB"
+
+
+# ---- who is let in
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "words"),
+    [
+        ("POST", "/explain", {}, 405, "expected GET, got POST"),
+        ("GET", "/nothing", {}, 404, "there are /explain, /compare"),
+        ("GET", "/explain", {"content-length": "5"}, 413, "expected no body"),
+        ("GET", "/explain", {"transfer-encoding": "chunked"}, 413, "expected no body"),
+        ("GET", "/explain", {"host": "evil.example"}, 421, "this machine's own name"),
+        ("GET", "/explain", {"host": "localhost.evil.example:80"}, 421, "this machine's own name"),
+        ("GET", "/explain", {"host": "[bad"}, 421, "this machine's own name"),
+        ("GET", "/explain", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403, "another site"),
+    ],
+)
+def test_who_is_not_let_in_is_told_why(asking, method, path, headers, status, words):
+    response = asking.request(method, path, headers=headers)
+    assert response.status_code == status and words in response.text and "<" not in response.text
+
+
+def test_who_is_let_in(asking):
+    for host in ("localhost", "127.0.0.1:9000", "[::1]:8000"):
+        assert asking.get("/explain", headers={"host": host}).status_code == 200
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert asking.get("/explain", headers=link).status_code == 200
+
+
+def test_a_token_is_asked_for_once(tiny_bert_folder):
+    with client(tiny_bert_folder, hosts=None, token="s3cret", base="http://box.lan:8000") as outside:
+        for query in ("", "?token=", "?token=s3cre", "?token=%ff%00é"):
+            refused = outside.get(f"/explain{query}")
+            assert refused.status_code == 401 and "expected the token" in refused.text
+        let_in = outside.get("/explain?token=s3cret")
+        assert (let_in.status_code, let_in.headers["location"]) == (303, "/explain")
+        assert "HttpOnly" in let_in.headers["set-cookie"] and "SameSite=lax" in let_in.headers["set-cookie"]
+        page = outside.get("/explain", params={"text": TEXT})
+        assert page.status_code == 200 and "s3cret" not in page.text
+
+
+# ---- many at once
+
+
+class Slow(Models):
+    """A model that answers when it is let; how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(["m"])
+        self.go, self.begun, self.count = threading.Event(), threading.Event(), 0
+
+    def lens(self, name: str) -> Any:
+        def attribute(*_: Any, progress: Any, **__: Any) -> Any:
+            self.count += 1
+            self.begun.set()
+            while not self.go.wait(0.01):
+                progress(0, 1)
+            return SimpleNamespace(to_html=lambda: "<title></title><main></main></body>")
+
+        return SimpleNamespace(attribute=attribute)
+
+
+def calls(models: Models, **settings: Any) -> Any:
+    """A client of the app in this thread's event loop."""
+    transport = httpx.ASGITransport(application(models, **settings))
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None)
+
+
+def test_more_than_may_wait_are_told_to_come_back():
+    models = Slow()
+
+    async def ask() -> list[Any]:
+        async with calls(models, room=2) as asked_of:
+            tasks = [asyncio.create_task(asked_of.get("/explain?text=a"))]
+            await asyncio.to_thread(models.begun.wait, 5)
+            tasks += [asyncio.create_task(asked_of.get("/explain?text=a")) for _ in range(5)]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            models.go.set()
+            return await asyncio.gather(*tasks)
+
+    responses = asyncio.run(ask())
+    full = [response for response in responses if response.status_code == 503]
+    assert sorted(response.status_code for response in responses) == [200] * 3 + [503] * 3
+    assert models.count == 3
+    for response in full:
+        assert re.fullmatch(r"2 questions wait already, .* try again in about \d+ s", error(response))
+        assert int(response.headers["retry-after"]) >= 1
+
+
+async def by_hand(app: Any, query: bytes, gone: asyncio.Event) -> list[Any]:
+    """What is sent to who asks without a client, and is gone once `gone` is set."""
+    sent: list[Any] = []
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/explain", "query_string": query, "root_path": ""}
+    scope |= {
+        "headers": [(b"host", b"localhost")],
+        "scheme": "http",
+        "server": ("localhost", 80),
+        "http_version": "1.1",
+    }
+    await app(scope, receive, send)
+    return sent
+
+
+def test_an_address_has_an_end():
+    async def ask() -> list[Any]:
+        return await by_hand(application(Models()), b"text=" + b"a" * 100_000, asyncio.Event())
+
+    sent = asyncio.run(ask())
+    assert sent[0]["status"] == 414 and b"at most 100,000 bytes, got 100,005" in sent[1]["body"]
+
+
+def test_what_nobody_waits_for_is_not_done():
+    """Not begun: never; begun: it ends with the next step that it reports."""
+    models = Slow()
+
+    async def ask() -> list[Any]:
+        app, leave, stay = application(models), asyncio.Event(), asyncio.Event()
+        begun = asyncio.create_task(by_hand(app, b"text=a", leave))
+        await asyncio.to_thread(models.begun.wait, 5)
+        waiting = asyncio.create_task(by_hand(app, b"text=a", leave))
+        last = asyncio.create_task(by_hand(app, b"text=a", stay))
+        await asyncio.sleep(0.05)
+        leave.set()
+        await asyncio.gather(begun, waiting)
+        models.go.set()
+        return await last
+
+    sent = asyncio.run(ask())
+    assert sent[0]["status"] == 200
+    assert models.count == 2  # the one that had begun, and the last
+
+
+def test_models_in_memory_are_the_last_few(tiny_bert_folder, tmp_path):
+    folders = [str(tiny_bert_folder)]
+    for number in range(2):
+        (tmp_path / f"m{number}").symlink_to(tiny_bert_folder)
+        folders.append(str(tmp_path / f"m{number}"))
+    models = Models(folders, kept=2)
+    first, second = models.lens(folders[0]), models.lens(folders[1])
+    assert models.lens(folders[0]) is first
+    models.lens(folders[2])  # in place of the second
+    assert models.lens(folders[0]) is first and models.lens(folders[1]) is not second
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_a_hundred_at_once_lose_none_and_leave_memory_flat(tiny_bert_folder):
+    folder = str(tiny_bert_folder)
+    words = "a deep and meaningful film not bad good slow very".split()
+
+    texts = [" ".join(words[k % 10 :] + words[: k // 10]) for k in range(100)]
+
+    async def rounds() -> tuple[list[str], list[list[int]], list[int]]:
+        pages, sums, held = [], [], []
+        async with calls(Models([folder])) as asked_of:
+            for _ in range(3):
+                asks = (asked_of.get("/explain", params={"text": text, "method": "alti"}) for text in texts)
+                pages = [response.text for response in await asyncio.gather(*asks)]
+                sums.append([hash(page) for page in pages])
+                held.append(resident())
+        return pages, sums, held
+
+    pages, sums, held = asyncio.run(rounds())
+    assert sums[0] == sums[1] == sums[2]
+    assert all(f"\n{text}</textarea>" in page for text, page in zip(texts, pages, strict=True))
+    assert len({data(page)[0] for page in pages}) == 100
+    assert held[2] - held[1] < 4e6, held  # a page has 0.1 MB, in memory more: what stayed would be 20
+
+
+def test_a_trace(tmp_path):
+    folder = chats.folder(tmp_path / "chat")
+    with client(folder) as asked_of:
+        fields = {"text": "w5 w6", "document": "w7 w8", "max_new_tokens": "2", "exclude": ["first", "template"]}
+        page = asked_of.get("/trace", params={"model": str(folder), **fields})
+        assert page.status_code == 200 and len(data(page.text)) == 1
+        both = asked_of.get("/trace", params={"model": str(folder), **fields, "answer": "w9"})
+        assert both.status_code == 400 and "nothing generated" in error(both)

@@ -171,6 +171,7 @@ def serve(
 
 def _listening(host: str, port: int) -> socket.socket:
     """A socket there. Raises UnknownOption."""
+    listener = None
     try:
         family, kind, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind)
@@ -178,6 +179,8 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.bind(place)
         listener.listen(2048)
     except (OSError, OverflowError) as error:
+        if listener is not None:
+            listener.close()
         raise UnknownOption(
             f"expected a host= of this machine and a port= that is free, got {host!r} and {port}: {error}"
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from mixlens.errors import UnknownOption
@@ -63,9 +64,14 @@ class Verb:
         """The field of a name."""
         return next((field for field in self.fields if field.name == name), None)
 
-    def methods(self) -> list[str]:
+    def methods(self) -> tuple[str, ...]:
         """The names of its methods."""
-        return [fact["name"] for fact in methods() if fact["stage"] == self.stage]
+        return _methods(self.stage)
+
+
+@cache
+def _methods(stage: str) -> tuple[str, ...]:
+    return tuple(fact["name"] for fact in methods() if fact["stage"] == stage)
 
 
 def _target(question: Question) -> Target | None:

@@ -24,7 +24,7 @@ class Dropped(Exception):
 class Job:
     """A piece of work. `finished` is called, in the thread that does it, when what comes out can be taken.
 
-    (No `Future`: chained to asyncio's it is a cycle, so that each page would stay until the collector's last generation.)
+    (No `Future`: chained to asyncio's it is a cycle, which keeps the page until the collector's last generation.)
     """
 
     call: Callable[[Tick], Any]

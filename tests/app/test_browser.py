@@ -1,0 +1,136 @@
+"""The form in a browser: by keys alone, at two widths, in light and dark; Cancel; nothing refused by the policy."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason='needs the extra "app"')
+pytest.importorskip("playwright.sync_api", reason="needs playwright")
+
+import uvicorn
+from playwright import sync_api
+
+from app.pages import TEXT
+from mixlens.app import Models, application
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Stuck(Models):
+    """Beside the models a method's name that never ends."""
+
+    stopped = 0
+
+    def lens(self, name: str) -> Any:
+        lens = super().lens(name)
+
+        def attribute(text: Any, method: Any, *more: Any, progress: Any, **options: Any) -> Any:
+            if method != "random":
+                return lens.attribute(text, method, *more, progress=progress, **options)
+            try:
+                while True:
+                    time.sleep(0.01)
+                    progress(0, 1)
+            finally:
+                self.stopped += 1
+
+        return SimpleNamespace(attribute=attribute)
+
+
+@pytest.fixture(scope="module")
+def served(tiny_bert_folder) -> Iterator[Any]:
+    models = Stuck([str(tiny_bert_folder)])
+    config = uvicorn.Config(application(models), port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield SimpleNamespace(url=f"http://127.0.0.1:{port}", models=models)
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as driver:
+        try:
+            made = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(browser, served) -> Iterator[Any]:
+    """A window; at the end nothing may have gone wrong or been asked of others."""
+    wrong: list[str] = []
+    window = browser.new_context(viewport={"width": 1280, "height": 900})
+    made = window.new_page()
+    made.on("console", lambda message: wrong.append(message.text))
+    made.on("pageerror", lambda error: wrong.append(str(error)))
+    made.on("request", lambda request: request.url.startswith(served.url) or wrong.append(request.url))
+    yield made
+    window.close()
+    assert wrong == []
+
+
+def test_a_text_is_typed_and_answered_by_keys_alone(page, served):
+    page.goto(f"{served.url}/")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.name") == "text":
+            break
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Control+Enter")
+    page.locator(".view[data-live]").first.wait_for()
+    assert page.locator("textarea[name=text]").input_value() == TEXT
+    assert page.locator(".piece").count() == len(TEXT.split()) + 2
+    page.locator(".again summary").click()
+    assert page.locator(".again code").inner_text().startswith("mixlens explain --model ")
+    with page.expect_navigation():
+        page.locator("[data-link]").click()
+    page.locator(".view[data-live]").first.wait_for()
+
+
+def test_cancel_drops_the_work(page, served):
+    page.goto(f"{served.url}/explain")
+    page.locator("textarea[name=text]").fill(TEXT)
+    page.locator("select[name=method]").select_option("random")
+    page.locator(".act").click(no_wait_after=True)
+    page.locator("[data-cancel]").wait_for()
+    page.wait_for_timeout(300)
+    page.locator("[data-cancel]").click()
+    assert page.locator("[data-status]").inner_text() == "Cancelled."
+    for _ in range(100):
+        if served.models.stopped:
+            break
+        page.wait_for_timeout(50)
+    assert served.models.stopped == 1
+    page.locator("select[name=method]").select_option("attention")
+    page.locator(".act").click()
+    page.locator(".view[data-live]").first.wait_for()  # who comes next is answered
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_and_nothing_is_cut(browser, served, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    window = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    made = window.new_page()
+    for path in ("/explain", "/compare", f"/explain?text={TEXT}&target=negative&foil=positive", "/explain?text="):
+        made.goto(served.url + path)
+        report = axe.run(made).response
+        assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
+        assert made.evaluate("document.documentElement.scrollWidth") <= width
+    window.close()

@@ -108,7 +108,7 @@ def test_cancel_drops_the_work(page, served):
     page.locator("textarea[name=text]").fill(TEXT)
     page.locator("select[name=method]").select_option("random")
     later = "setTimeout(() => document.querySelector('[data-cancel]').click(), 500)"  # (Playwright waits for answers)
-    page.evaluate(f"document.querySelector('.app form').addEventListener('submit', () => {later})")
+    page.evaluate(f"document.querySelector('.app form').addEventListener('submit', () => {later}, {{once: true}})")
     page.locator(".act").click(no_wait_after=True)
     page.wait_for_function("document.querySelector('[data-status]').textContent === 'Cancelled.'")
     assert page.locator("[data-status]").inner_text() == "Cancelled."

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import BertConfig, BertForTokenClassification
 
 import mixlens
 from models import smollm2
@@ -130,6 +131,26 @@ def test_the_documents_page_prints_what_stands_there(monkeypatch):
         with redirect_stdout(StringIO()) as printed:
             exec(compile(code, "docs/rag.md", "exec"), names)
         assert printed.getvalue() == shown
+
+
+@pytest.mark.slow
+def test_the_questions_are_answered_by_what_stands_there(tmp_path, monkeypatch):
+    """Of blocks that print; a model of a user's is a tiny one."""
+    monkeypatch.chdir(tmp_path)
+    load, tokenizer = mixlens.load, mixlens.load().tokenizer
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+    user = BertForTokenClassification(BertConfig(vocab_size=len(tokenizer), num_labels=3, **sizes)).eval()
+    monkeypatch.setattr(
+        mixlens, "load", lambda *name: load(user, tokenizer) if "org/my-ner-model" in name else load(*name)
+    )
+    names: dict[str, Any] = {}
+    shown: list[str] = []
+    for code in blocks("docs/faq.md", "python"):
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(code, "docs/faq.md", "exec"), names)
+        shown += [printed.getvalue()] if printed.getvalue() else []
+    assert shown == blocks("docs/faq.md", "text")
+    assert (tmp_path / "classes.html").stat().st_size > 50_000
 
 
 @pytest.mark.slow

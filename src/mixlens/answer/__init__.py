@@ -6,10 +6,22 @@ from mixlens.answer.readout import (
     Readout,
     answer,
     check_target,
+    every_class,
     outputs_read,
     reading,
     take,
     targets_of,
 )
 
-__all__ = ["Answer", "Reading", "Readout", "answer", "check_target", "outputs_read", "reading", "take", "targets_of"]
+__all__ = [
+    "Answer",
+    "Reading",
+    "Readout",
+    "answer",
+    "check_target",
+    "every_class",
+    "outputs_read",
+    "reading",
+    "take",
+    "targets_of",
+]

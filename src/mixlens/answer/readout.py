@@ -19,6 +19,7 @@ from mixlens.errors import NotFinite, TargetError, UnknownOption
 from mixlens.subject.head import Head
 from mixlens.target import Quantity, Target
 
+ALL = "all"  # a target: every class
 CLASSES = 64  # up to which a result records the probability of each
 
 Readout = int | Literal["mean", "max"]
@@ -106,6 +107,27 @@ def targets_of(target: Any, count: int, single: bool) -> list[Target]:
             raise TargetError(f"expected one target, or one for each of {count} texts, got {len(target)}")
         return [check_target(each) for each in target]
     return [check_target(target)] * count
+
+
+def every_class(head: Head, target: Any) -> list[Target] | None:
+    """A `Target` for each class in the order of the labels, where a target is "all" of them; None where it is not.
+
+    A class that is called so is meant by its name, and so is a token of a language model. Raises TargetError.
+    """
+    word = target.what if isinstance(target, Target) else target
+    if not isinstance(word, str) or word != ALL or head.task not in ("sequence", "token"):
+        return None
+    if any(label.casefold() == ALL for label in head.labels.values()):
+        return None
+    if head.task == "token":
+        raise TargetError(
+            f"target='all' is of classifiers of whole texts, {head.in_words} has classes at each token; ask for one: "
+            "mixlens.Target(label, position=...)"
+        )
+    chosen = check_target(target)
+    if chosen.foil is not None:
+        raise TargetError(f"expected no foil beside target='all', got {chosen.foil!r}; name a target for it")
+    return [replace(chosen, what=index) for index in sorted(head.labels)]
 
 
 def reading(head: Head, tokens: Stream, target: Target, readout: Any = None) -> Reading:

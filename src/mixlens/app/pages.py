@@ -7,8 +7,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from markupsafe import Markup, escape
-
 from mixlens.app.models import Models
 from mixlens.app.questions import LINE, LONGEST, Question
 from mixlens.app.verbs import VERBS, Field, Verb
@@ -65,14 +63,9 @@ def _shown(field: Field, sent: dict[str, list[str]], verb: Verb, models: dict[st
     return {
         "field": field,
         "inputs": [
-            (f"{field.name}-{i}", _exact(value), [(choice, words, choice == value) for choice, words in choices])
+            (f"{field.name}-{i}", value, [(choice, words, choice == value) for choice, words in choices])
             for i, value in enumerate(inputs, start=1)
         ],
         "ticks": [(value or "on", (value or "on") in values) for value in field.values],
         "most": LONGEST if field.kind == "text" else LINE,
     }
-
-
-def _exact(value: str) -> Markup:
-    """A value for an input: with its control characters, which elsewhere are shown by signs."""
-    return Markup(escape(value))

@@ -75,8 +75,8 @@ def _methods(stage: str) -> tuple[str, ...]:
 
 
 def _target(question: Question) -> Target | None:
-    what, foil = question.get("target"), question.get("foil")
-    return None if what is None and foil is None else Target(what, foil=foil)
+    name, foil = question.get("target"), question.get("foil")
+    return None if name is None and foil is None else Target(name, foil=foil)
 
 
 def _data(question: Question) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mixlens.answer import reading, targets_of
+from mixlens.answer import answer, every_class, reading, targets_of
 from mixlens.arguments import checked, refuse_unknown
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.method import Method
@@ -17,7 +17,7 @@ from mixlens.budget import Demand, Plan, planned, sizes_of, within
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.stream import Stream
 from mixlens.cost import Cost
-from mixlens.errors import NotFinite
+from mixlens.errors import NotFinite, TargetError
 from mixlens.mixing import MIXING, calls
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
@@ -122,6 +122,30 @@ def _costs() -> dict[str, Cost]:
     return {name: line.cost({}) for name, line in ATTRIBUTIONS.items() if not line.baseline}
 
 
+def of_each(
+    subject: Subject,
+    name: str,
+    options: Mapping[str, Any],
+    goals: Sequence[Target],
+    stream: Stream,
+    settings: Mapping[str, Any],
+) -> Results[Attribution]:
+    """What one text's classes are explained by, an Attribution each. Raises as `request`.
+
+    Scores that depend on the class are those of copies of the text, a target each; others are made once.
+    """
+    if attribution_method(subject, name, options).class_specific:
+        ask = request(subject, name, options, goals, [stream] * len(goals), **settings)
+        (results,) = attributions(subject, [ask])
+    else:
+        ((result,),) = attributions(subject, [request(subject, name, options, goals[:1], [stream], **settings)])
+        reads = [reading(subject.head, stream, goal, options.get("readout")) for goal in goals]
+        (text_pass,) = subject.through([stream], answers=[reads[0].at])
+        answers = [answer(subject.head, read, text_pass.logits) for read in reads]
+        results = [replace(result, target=each.target, meta={**result.meta, **each.reported}) for each in answers]
+    return Results(results, names=[str(result.target and result.target.label) for result in results])
+
+
 @settled
 @barred
 @checked
@@ -142,9 +166,10 @@ def attribute(
     """One score a token of one text (or a list of texts): which tokens went into the answer.
 
     `target`: a label, index, token or `mixlens.Target` (with several texts, one for all or a list of one each); the
-    prediction by default. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`, `"M+layer:k"`,
-    `"M+mean"`, `"M+sum"` for any mixing method M; None: alti for encoders, for a causal language model path_logit,
-    for other causal models saliency. Options of all methods: `readout=` (a row, "mean", "max") and
+    prediction by default. Of a classifier of texts "all" (unless a class is called so) gives a list of Attributions,
+    one a class in the order of the labels. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`,
+    `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M; None: alti for encoders, for a causal language
+    model path_logit, for other causal models saliency. Options of all methods: `readout=` (a row, "mean", "max") and
     `normalize=` (scores without sign sum to 1, the default); of those that read maps: `receptive_field=` (causal
     models; the method's card says whether by default); the rest are the method's own. `batch_size`, `memory`,
     `truncate`, `progress`, `errors`: as in `mixing` (changed texts count as texts; of a path's points, as many as
@@ -157,12 +182,22 @@ def attribute(
         ('positive', 'meaningful')
         >>> lens.attribute("a deep film.", method="attcat", target="negative").target.label
         'negative'
+        >>> classes = lens.attribute("a deep film.", method="grad_x_input", target="all")
+        >>> classes.names
+        ('negative', 'positive')
         >>> lens.attribute(["a deep film.", "so bad"], method="globenc+rollout")  # doctest: +ELLIPSIS
         [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
     """
     name = default_method(subject) if method is None else method
     attribution_method(subject, name, options)
     texts = subject.read(text, truncate)
+    goals = every_class(subject.head, target)
+    if goals is not None:
+        if not texts.single:
+            raise TargetError(f"expected one text for target='all', got {len(texts.each)}; ask for each of them")
+        (stream,) = texts.require()
+        settings: dict[str, Any] = {"batch_size": batch_size, "progress": reporter(progress), "memory": memory}
+        return of_each(subject, name, options, goals, stream, settings)
     targets = targets_of(target, len(texts.each), texts.single)
 
     def run(numbers: Sequence[int]) -> list[Attribution]:

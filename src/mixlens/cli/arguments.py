@@ -31,6 +31,7 @@ Settings = Annotated[
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 Save = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file for mixlens.read().")]
 What = Annotated[
-    str | None, typer.Option(metavar="WHAT", help="A label or its number, or a token; default: the prediction.")
+    str | None,
+    typer.Option(metavar="WHAT", help="A label or its number, a token, or all (classes); default: the prediction."),
 ]
 Pair = Annotated[str | None, typer.Option(metavar="TEXT", help="The second text of a sentence pair.")]

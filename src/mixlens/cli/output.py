@@ -35,14 +35,19 @@ def deliver(
 ) -> None:
     """Print the results, unless JSON goes to standard output, and write the files.
 
-    `files`: the results' method that writes -> where. Several results are numbered: film-1.html, film-2.html.
-    None is one that was skipped. `saved`: a result that is saved whole, where what is shown is made of it, and where.
+    `files`: the results' method that writes -> where. Several results are numbered: film-1.html, film-2.html; those of
+    one text have one page. None is one that was skipped. `saved`: a result that is saved whole, where what is shown is
+    made of it, and where.
     """
     several = isinstance(results, list)
     rows: Sequence[Attribution | LayerMaps | None] = results if several else [results]
     if json_file != STDOUT:
         show(*(row for row in rows if row is not None))
     jobs: list[tuple[Path, Callable[[Path], Any]]] = []
+    page = files.get("to_html")
+    if getattr(results, "names", ()) and page is not None:  # of one text: one page
+        jobs.append((page, results.to_html))
+        files = {**files, "to_html": None}
     for number, result in enumerate(rows, start=1):
         if result is None:  # skipped, and said
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from mixlens.arguments import checked
@@ -18,6 +18,8 @@ R = TypeVar("R", bound="Result | None")
 class Results(list[R]):
     """A list of results, one a text; None where a text was skipped. `skipped`: its number -> why.
 
+    Where they are of one text (`target="all"`), `names` says what each is of: the class.
+
     Examples:
         >>> results = lens.attribute(["a good film.", "a bad film."], method="alti")
         >>> [result.target.label for result in results]
@@ -28,12 +30,14 @@ class Results(list[R]):
         ['text', 'token', 'score', 'start', 'end', 'special']
     """
 
-    def __init__(self, results: Iterable[R] = (), skipped: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self, results: Iterable[R] = (), skipped: Mapping[int, str] | None = None, names: Sequence[str] = ()
+    ) -> None:
         super().__init__(results)
-        self.skipped = dict(skipped or {})
+        self.skipped, self.names = dict(skipped or {}), tuple(names)
 
     def to_frame(self) -> pandas.DataFrame:
-        """The results' tables below each other, with the number of the text in front. Needs the extra `pandas`."""
+        """The results' tables below each other, with the number of the text, or the class, in front. Needs `pandas`."""
         from mixlens.view import collection
 
         return collection.data_frame(self)

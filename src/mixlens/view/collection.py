@@ -24,9 +24,10 @@ def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
     first = next((result for result in results if result is not None), None)
     facts = [] if first is None else [(k, v) for k, v in caption.provenance(first) if k in _SHARED]
     rows = [row | {"data": _data(result)} for row, result in zip(_rows(results, count), results, strict=True)]
-    kind = "text" if first is None else caption.kind(first)
-    values = {"rows": rows, "count": count, "failed": len(results.skipped), "facts": facts, "kind": kind}
-    return put(html.page("several.html", heading=f"{count} {kind}s", **values), path)
+    kind = "class" if results.names else "text" if first is None else caption.kind(first)
+    values = {"rows": rows, "count": count, "failed": len(results.skipped), "facts": facts}
+    heading = f"{count} {kind}{'' if count == 1 else 'es' if results.names else 's'}"
+    return put(html.page("several.html", heading=heading, **values), path)
 
 
 def _data(result: Any) -> str | None:
@@ -48,13 +49,16 @@ def data_frame(results: Results) -> pandas.DataFrame:
         if result is not None:
             part = result.to_frame()
             part.attrs = {}
-            part.insert(0, "text", number)
+            part.insert(0, *(("target", results.names[number]) if results.names else ("text", number)))
             parts.append(part)
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"text": []})
 
 
 def _rows(results: Results, most: int) -> list[dict[str, Any]]:
+    titles = results.names or [
+        f"{'text' if result is None else caption.kind(result)} {i}" for i, result in enumerate(results)
+    ]
     return [
-        {"number": i, "shown": None if result is None else result._repr_html_(), "why": results.skipped.get(i)}
+        {"title": titles[i], "shown": None if result is None else result._repr_html_(), "why": results.skipped.get(i)}
         for i, result in enumerate(results[:most])
     ]

@@ -157,7 +157,11 @@ class Comparison(Protocol):
 
 
 class Results(Protocol):
-    """A result a text; None where a text was skipped."""
+    """A result a text, None where a text was skipped; or of one text, a result for each of several `names`."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What each is of; of several texts none."""
 
     @property
     def skipped(self) -> Mapping[int, str]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("starlette", reason='needs the extra "app"')
+pytest.importorskip("httpx", reason="needs httpx")
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
 import uvicorn

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("starlette", reason='needs the extra "app"')
+pytest.importorskip("httpx", reason="needs httpx")
 
 from app.pages import TEXT, client, data
 from mixlens.app.questions import Question, pairs_of, question_of, quoted

@@ -162,6 +162,7 @@ def serve(
     app: Any = application(models, hosts=None if outside else {*LOOPBACK, host}, token=token, started=started)
     settings: dict[str, Any] = {"http": "h11", "h11_max_incomplete_event_size": 1 << 18, "ws": "none"}
     settings |= {"access_log": False, "log_level": "error", "server_header": False, "limit_concurrency": 1000}
+    settings["timeout_keep_alive"] = 75  # longer than a queue of short questions takes
     config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, **settings)
     try:
         uvicorn.Server(config).run(sockets=[listener])

@@ -25,7 +25,13 @@ def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
     facts = [] if first is None else [(k, v) for k, v in caption.provenance(first) if k in _SHARED]
     rows = [row | {"data": _data(result)} for row, result in zip(_rows(results, count), results, strict=True)]
     kind = "class" if results.names else "text" if first is None else caption.kind(first)
-    values = {"rows": rows, "count": count, "failed": len(results.skipped), "facts": facts}
+    values = {
+        "rows": rows,
+        "count": count,
+        "failed": len(results.skipped),
+        "facts": facts,
+        "named": bool(results.names),
+    }
     heading = f"{count} {kind}{'' if count == 1 else 'es' if results.names else 's'}"
     return put(html.page("several.html", heading=heading, **values), path)
 

@@ -171,9 +171,9 @@ def attribute(
     `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M; None: cp_lrp for classifiers of texts, alti for other
     encoders, for a causal language model path_logit, for other causal models saliency. Options of all methods:
     `readout=` (a row, "mean", "max") and `normalize=` (scores without sign sum to 1, the default);
-    of those that read maps: `receptive_field=` (causal models; the method's card says whether by default); the rest are the method's own. `batch_size`, `memory`,
-    `truncate`, `progress`, `errors`: as in `mixing` (changed texts count as texts; of a path's points, as many as
-    32 tokens hold count as one).
+    of those that read maps: `receptive_field=` (causal models; the method's card says whether by default); the rest are
+    the method's own. `batch_size`, `memory`, `truncate`, `progress`, `errors`: as in `mixing` (changed texts count as
+    texts; of a path's points, as many as 32 tokens hold count as one).
     Raises InputError, MethodError, ModelError, OverBudget.
 
     Examples:

@@ -100,10 +100,12 @@ def randomize(model: nn.Module) -> None:
 
 def _inputs(model: Any) -> dict[str, Tensor]:
     """What a model is fed."""
+    two = _two_streams(model.config)
     if fed(model) in SIGNALS:
-        return {fed(model): random_signal(model).to(model.dtype)}
+        beside = {"decoder_input_ids": _ids(model)} if two else {}
+        return {fed(model): random_signal(model).to(model.dtype), **beside}
     ids = _ids(model)
-    beside = {"decoder_input_ids": ids} if _two_streams(model.config) else {}
+    beside = {"decoder_input_ids": ids} if two else {}
     return {TEXT: ids, "attention_mask": torch.ones_like(ids), **beside}
 
 

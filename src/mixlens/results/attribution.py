@@ -93,7 +93,7 @@ class Attribution(Result):
     @checked
     def plot(self, path: PathLike | None = None, *, kind: str | None = None) -> Figure:
         """A figure: `kind="bar"` (a bar a token, the default) or `"text"` (coloured text); of a picture `"picture"`
-        (its heat, the default) or `"bar"`.
+        (its heat, the default) or `"bar"`; of a sound also `"wave"` (its wave on its words' colours, the default).
 
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """

@@ -26,12 +26,14 @@ def pad_id(model: Any, tokenizer: Any = None) -> int | None:
 
 def probe_inputs(model: Any, spec: Spec) -> dict[str, Tensor]:
     """A random picture or sound, or a few tokens without padding, the same for every model of a vocabulary size."""
-    if fed(model) in SIGNALS:
-        return {fed(model): random_signal(model).to(device_of(model), model.dtype)}
+    draw = torch.Generator("cpu").manual_seed(0)
     n = max(2, min(PROBE_TOKENS, position_limit(model, spec) or PROBE_TOKENS))
-    pad, draw = pad_id(model) or 0, torch.Generator("cpu").manual_seed(0)
-    ids = _drawn(base_model(model), n, pad, draw).to(device_of(model))
-    inputs = {TEXT: ids, "attention_mask": torch.ones_like(ids)}
+    pad = pad_id(model) or 0
+    if fed(model) in SIGNALS:
+        inputs = {fed(model): random_signal(model).to(device_of(model), model.dtype)}
+    else:
+        ids = _drawn(base_model(model), n, pad, draw).to(device_of(model))
+        inputs = {TEXT: ids, "attention_mask": torch.ones_like(ids)}
     if spec.memory is not None:
         inputs["decoder_input_ids"] = _drawn(decoder_of(model), max(2, n - 5), pad, draw).to(device_of(model))
     return inputs

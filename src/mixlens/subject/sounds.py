@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mixlens.architectures import Spec
+from mixlens.architectures import Spec, base_model, fed
 from mixlens.capture.frames import Timing, timing_of
 from mixlens.capture.offload import device_of
 from mixlens.capture.run import Reading, run
-from mixlens.capture.sound import WAVE, Sound
-from mixlens.errors import EmptyInput, InputError, UnknownOption
+from mixlens.capture.sound import MEL, WAVE, Sound
+from mixlens.capture.spectrogram import shape_of
+from mixlens.errors import EmptyInput, InputError, TooLong, UnknownOption
 from mixlens.progress import quiet
 from mixlens.subject.head import Head
 from mixlens.subject.read import Texts
@@ -56,6 +57,8 @@ def listed(data: Any) -> tuple[list[Any], bool]:
 def sound_of(item: Any, model: Any, spec: Spec, processor: Any, head: Head) -> Sound:
     """One sound as a stream. Raises InputError."""
     extractor = getattr(processor, "feature_extractor", processor)
+    if fed(model) == MEL:
+        return _of_spectrogram(item, model, processor)
     if isinstance(item, Mapping) and WAVE in item:
         words = item.get("words")
         wave = wave_of(item[WAVE], None) if set(item) <= {WAVE, "words"} else None
@@ -77,6 +80,46 @@ def sound_of(item: Any, model: Any, spec: Spec, processor: Any, head: Head) -> S
     return _stream(numbers, wave, rate, words, model, spec, head)
 
 
+def _of_spectrogram(item: Any, model: Any, processor: Any) -> Sound:
+    """One sound of a model that is fed spectrograms of one length. Raises InputError."""
+    extractor = getattr(processor, "feature_extractor", processor)
+    if extractor is None:
+        raise InputError(
+            "a sound needs its model's feature extractor, which says how long a column of a spectrogram is: "
+            "mixlens.load(model, processor)"
+        )
+    rate, words = int(extractor.sampling_rate), None
+    if isinstance(item, Mapping):
+        item, words = _taken(item)
+    wave = wave_of(item, rate)
+    seconds, most = len(wave.samples) / rate, int(extractor.n_samples)
+    if len(wave.samples) > most:
+        raise TooLong(
+            f"expected a sound of at most {most / rate:g} s, which {type(model).__name__} hears at a time, got "
+            f"{seconds:.2f} s; pass a part of it"
+        )
+    numbers = extracted(extractor, wave, MEL)
+    bands, columns = shape_of(model)
+    if tuple(numbers.shape) != (bands, columns):
+        raise InputError(
+            f"expected the spectrogram of {bands} bands and {columns:,} columns that {type(model).__name__} reads, "
+            f"{type(extractor).__name__} gives {tuple(numbers.shape)}; load the extractor that belongs to the model"
+        )
+    frames = int(base_model(model).config.max_source_positions)
+    step, each = columns // frames, extractor.hop_length / rate
+    places = tuple((i * step * each, (i + 1) * step * each) for i in range(frames))
+    return Sound(
+        places=places,
+        rate=rate,
+        seconds=seconds,
+        peaks=_peaks(wave.samples),
+        cuts=tuple((i * step, (i + 1) * step) for i in range(frames)),
+        words=None if words is None else words_of(words, seconds),
+        silent=tuple(start >= seconds for start, _ in places),
+        inputs={MEL: numbers.detach().to("cpu")},
+    )
+
+
 def _taken(item: Mapping[Any, Any]) -> tuple[Any, Any]:
     """What a mapping as data sets and pipelines have them holds: the sound with its rate, and its words."""
     known = {"array", "raw", "sampling_rate", "words", "chunks", "path", "text"}
@@ -90,12 +133,12 @@ def _taken(item: Mapping[Any, Any]) -> tuple[Any, Any]:
     return (arrays[0], item["sampling_rate"]), words
 
 
-def extracted(extractor: Any, wave: Wave) -> Tensor:
-    """(sample,): what a feature extractor makes of a sound. Raises InputError."""
+def extracted(extractor: Any, wave: Wave, name: str = WAVE) -> Tensor:
+    """(sample,), or (band, column): what a feature extractor makes of a sound. Raises InputError."""
     try:
         with quiet():
             made = extractor(wave.samples, sampling_rate=extractor.sampling_rate, return_tensors="pt")
-        (numbers,) = made[WAVE]
+        (numbers,) = made[name]
     except Exception as error:  # whatever it says of what it cannot take
         raise InputError(
             f"expected a sound that {type(extractor).__name__} takes, got one of {len(wave.samples):,} samples: "

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens, encode, text_of
-from mixlens.errors import EmptyInput, InputError, TooLong
+from mixlens.errors import EmptyInput, InputError, TooLong, Undefined
 from mixlens.subject import Subject
 from mixlens.subject.read import readable
 from mixlens.trace.answered import ids_of
@@ -27,11 +28,16 @@ class Prompt:
 
 
 def require_answers(subject: Subject) -> None:
-    """Raises InputError for a model that answers nothing that could be traced."""
+    """Raises InputError for a model that answers nothing that could be traced, Undefined for one that reads sounds."""
     if subject.head.task != "causal":
         raise InputError(
             f"expected a causal language model to trace an answer of, got {subject.head.in_words}; for what a "
             "classifier decided there is lens.attribute"
+        )
+    if subject.head.fed in SOUNDS:
+        raise Undefined(
+            "a trace goes from tokens to tokens, and what this model reads is a sound, which has no rule in it yet; "
+            "what its encoder mixes is lens.mixing(sound)"
         )
 
 

@@ -79,6 +79,7 @@ def trace(
         >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
         (('dog',), 'dog')
     """
+    require_answers(subject)
     report = reporter(progress)
     settings: dict[str, Any] = {
         "method": method,

@@ -55,7 +55,7 @@ def target(lens: Any, made: Sentence) -> tuple[mixlens.Target, int] | None:
 
 
 def judged(attr: Any, made: Sentence) -> tuple[float, bool, float, bool]:
-    """1 / rank of the deciding word among the others; whether it is first; its part; whether it has the highest frame."""
+    """1 / rank of the deciding word among the others; if it is first; its part; if it has the highest frame."""
     words = [w for w in attr.words() if not w.special]
     others = [w for k, w in enumerate(words) if k != made.alike]
     cue = words[made.cue]

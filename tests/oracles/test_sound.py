@@ -57,7 +57,9 @@ class Case:
                 h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
                 h = h * self.w[f"{name}.layer_norm.weight"][:, None] + self.w[f"{name}.layer_norm.bias"][:, None]
             h = gelu(h)
-        h = self.linear(self.norm(h.T, "wav2vec2.feature_projection.layer_norm"), "wav2vec2.feature_projection.projection")
+        h = self.linear(
+            self.norm(h.T, "wav2vec2.feature_projection.layer_norm"), "wav2vec2.feature_projection.projection"
+        )
         gain, v, bias = self.positional()
         weight = gain * v / np.sqrt((v**2).sum((0, 1), keepdims=True))
         wide = np.pad(h.T, ((0, 0), (4, 4)))

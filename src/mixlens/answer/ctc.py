@@ -26,7 +26,7 @@ def frames_asked(stream: Stream, target: Target) -> tuple[int, ...]:
             raise TargetError("expected no target and no foil for the frames of a stretch, which have a class each")
         if len(at) != 2 or not 0 <= at[0] <= at[1] < n:
             raise TargetError(f"expected position=(first, last), frames of 0 to {n - 1}, got {at}")
-        return _said(stream, range(at[0], at[1] + 1), f"frames {at[0]} to {at[1]}")
+        return _speaking(stream, range(at[0], at[1] + 1), f"frames {at[0]} to {at[1]}")
     homes = stream.homes()
     words = [w for w, _, _ in stream.words or ()]
     fits = [
@@ -36,7 +36,7 @@ def frames_asked(stream: Stream, target: Target) -> tuple[int, ...]:
     if len(fits) == 1:
         if target.foil is not None:
             raise TargetError("expected no foil for a word of several frames; ask about one: position= its frame")
-        return _said(stream, inside[0], f"the word {target.what!r}")
+        return _speaking(stream, inside[0], f"the word {target.what!r}")
     if fits:
         where = " or ".join(f"({frames[0]}, {frames[-1]})" for frames in inside if frames)
         raise TargetError(
@@ -76,7 +76,7 @@ def resolved(
     return full, tuple(indices), reported
 
 
-def _said(stream: Sound, frames: range | list[int], which: str) -> tuple[int, ...]:
+def _speaking(stream: Sound, frames: range | list[int], which: str) -> tuple[int, ...]:
     """Those of the frames in which something is said. Raises TargetError where nothing is."""
     emitted = stream.emitted or (None,) * len(stream)
     out = tuple(i for i in frames if emitted[i] is not None)

@@ -42,7 +42,8 @@ median_filter_width"""
 _TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
 seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range
 init_std initializer_factor encoder_layerdrop decoder_layerdrop activation_dropout dropout_rate
-classif_dropout initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits apply_spec_augment mask_time_prob mask_time_length
+classif_dropout initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits
+apply_spec_augment mask_time_prob mask_time_length
 mask_time_min_masks mask_feature_prob mask_feature_length mask_feature_min_masks"""
 HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
 

@@ -18,6 +18,7 @@ FEW = [
     for kind in sounds.KINDS
 ]
 SEVERAL = [kind for kind in sounds.KINDS if kind in ("wav2vec2-stable", "wavlm", "wavlm-stable", "wav2vec2-ctc")]
+THREE = ["wav2vec2-classes", *(pytest.param(k, marks=pytest.mark.slow) for k in ("wavlm-stable", "wav2vec2-ctc"))]
 HEAVY = ("integrated_gradients", "hta", "hta_x_input", "deeplift", "blank_out")
 
 
@@ -51,7 +52,7 @@ def test_every_frame_has_its_time(kind):
     assert stream.places[-1][1] == 0.5  # what the last frame sees ends there
 
 
-@pytest.mark.parametrize("kind", SLOW)
+@pytest.mark.parametrize("kind", THREE)
 @pytest.mark.parametrize("method", sorted(MIXING))
 def test_maps_are_of_the_frames_and_their_rows_sum_as_the_method_says(kind, method):
     lens = sounds.lens(kind)
@@ -69,7 +70,7 @@ def test_maps_are_of_the_frames_and_their_rows_sum_as_the_method_says(kind, meth
             assert torch.allclose(made.scores.sum(-1), torch.ones(made.scores.shape[:2], dtype=made.scores.dtype))
 
 
-@pytest.mark.parametrize("kind", SLOW)
+@pytest.mark.parametrize("kind", THREE)
 @pytest.mark.parametrize(
     "method", [pytest.param(n, marks=pytest.mark.slow) if n in HEAVY else n for n in sorted(ATTRIBUTIONS)]
 )

@@ -47,7 +47,9 @@ def _drawn(attr: Attribution) -> tuple[Image.Image, list[tuple[str, tuple[float,
     sound = attr.source
     assert isinstance(sound, Sound)
     each = arrays.values(attr.scores).tolist()
-    groups, special, named = [(i,) for i in range(len(sound))], list(sound.special), []
+    groups: list[tuple[int, ...]] = [(i,) for i in range(len(sound))]
+    special: list[bool] = list(sound.special)
+    named: list[tuple[str, tuple[float, float]]] = []
     if sound.has_words:
         units = attr.units()
         groups, special = [u.indices for u in units], [u.special for u in units]

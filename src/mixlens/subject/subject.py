@@ -184,9 +184,10 @@ def examined(
     limit = position_limit(model, spec)
     check = examination(model, spec, name)
     memory = None if spec.memory is None else _encoder(model, tokenizer, name, spec.memory, check, origin)
+    speaks = memory is not None and memory.head.fed in SOUNDS  # Whisper: its decoder needs the tokenizer alone
     return Subject(
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=getattr(tokenizer, "tokenizer", None) if speaks else tokenizer,
         spec=spec,
         head=head_of(model, spec, tokenizer, check.causal, pooled, behind),
         name=name,

@@ -9,7 +9,7 @@ from typing import Any
 from mixlens.capture.fed import SOUNDS
 from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens, encode, text_of
-from mixlens.errors import EmptyInput, InputError, TooLong, Undefined
+from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.subject import Subject
 from mixlens.subject.read import readable
 from mixlens.trace.answered import ids_of
@@ -28,16 +28,11 @@ class Prompt:
 
 
 def require_answers(subject: Subject) -> None:
-    """Raises InputError for a model that answers nothing that could be traced, Undefined for one that reads sounds."""
+    """Raises InputError for a model that answers nothing that could be traced."""
     if subject.head.task != "causal":
         raise InputError(
             f"expected a causal language model to trace an answer of, got {subject.head.in_words}; for what a "
             "classifier decided there is lens.attribute"
-        )
-    if subject.head.fed in SOUNDS:
-        raise Undefined(
-            "a trace goes from tokens to tokens, and what this model reads is a sound, which has no rule in it yet; "
-            "what its encoder mixes is lens.mixing(sound)"
         )
 
 
@@ -93,7 +88,8 @@ def require_room(subject: Subject, prompt: int, answer: int) -> None:
     """Raises TooLong where prompt and answer have more tokens than the model has positions; each of its own stream."""
     if subject.memory is not None:
         for name, length in (("the source", prompt), ("what the decoder reads", answer)):
-            if subject.limit is not None and length > subject.limit:
+            heard = name == "the source" and subject.head.fed in SOUNDS  # its reader says what is too long
+            if subject.limit is not None and length > subject.limit and not heard:
                 raise TooLong(
                     f"expected at most {subject.limit} tokens (the model's positions) of {name}, got {length}; shorten "
                     "it: nothing is cut by itself"

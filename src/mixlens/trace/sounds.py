@@ -21,8 +21,8 @@ def sounds_of(data: Any) -> tuple[list[Any], bool]:
 
 
 def read_sound(subject: Subject, given: Any) -> tuple[Prompt, Mapping[str, Tensor]]:
-    """The frames as tokens, named by their seconds, whose ids mean nothing; and what the encoder is fed. Where words are
-    known, each stands as a document does. Raises InputError.
+    """The frames as tokens, named by their seconds, whose ids mean nothing; and what the encoder is fed. Where words
+    are known, each stands as a document does. Raises InputError.
     """
     (sound,) = subject.encoder.read(given).require()
     assert isinstance(sound, Sound)

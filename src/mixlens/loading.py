@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from mixlens.architectures import Spec, fed, has_spec, shares_layers, spec_for
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.picture import PIXELS
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
@@ -86,7 +87,8 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
         settings: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
         model, loaded = cls.from_pretrained(where, config=config, output_loading_info=True, **settings)
     _complete(model, cls, config, loaded, name)
-    reader = load_image_processor if fed(model) == PIXELS else load_tokenizer
+    food = fed(model)
+    reader = load_image_processor if food == PIXELS else load_sound_processor if food in SOUNDS else load_tokenizer
     return model.eval(), reader(where, name, folder, **shared)
 
 
@@ -167,6 +169,36 @@ def load_image_processor(where: str, name: str, folder: Path | None = None, **sh
             if folder is not None:
                 raise
             return None
+
+
+def sound_processor_named(name: str) -> Any:
+    """The processor or feature extractor of a folder or a hub id. Raises ModelError where there is none."""
+    folder = Path(name).expanduser()
+    processor = load_sound_processor(str(folder) if folder.exists() else name, name, trust_remote_code=False)
+    if processor is None:
+        raise ModelError(f"expected a folder with a feature extractor or a reachable hub id, got {name!r}: it has none")
+    return processor
+
+
+def load_sound_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
+    """The processor of a folder or hub id, else its feature extractor; None where there is none. Raises ModelError for
+    a damaged one.
+    """
+    from transformers import AutoFeatureExtractor, AutoProcessor
+
+    if folder is not None and not any((folder / file).is_file() for file in _PROCESSORS):
+        return None
+    with quiet(), _reading(name, "feature extractor"):
+        for kind in (AutoProcessor, AutoFeatureExtractor):
+            try:
+                made = kind.from_pretrained(where, **shared)
+            except (OSError, ValueError):  # a folder of a feature extractor alone
+                if kind is AutoFeatureExtractor and folder is not None:
+                    raise
+                continue
+            if hasattr(made, "feature_extractor") or hasattr(made, "sampling_rate"):
+                return made
+    return None
 
 
 def _class(config: Any, trust: bool, gguf: bool) -> Any:

@@ -29,6 +29,8 @@ _TASKS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
     "MODEL_FOR_IMAGE_CLASSIFICATION",
+    "MODEL_FOR_CTC",
+    "MODEL_FOR_AUDIO_CLASSIFICATION",
 )
 # Whose classes stand in no table of tasks: towers, and what has no head.
 _BESIDE = ("clip_text_model", "clip_vision_model", "dinov3_vit", "siglip_vision_model")
@@ -86,7 +88,7 @@ class Known:
 
 
 def known_types() -> list[str]:
-    """The model types of the installed transformers that some class for texts or pictures is of."""
+    """The model types of the installed transformers that some class for texts, pictures or sounds is of."""
     from transformers.models.auto import modeling_auto
 
     tables = [getattr(modeling_auto, f"{task}_MAPPING_NAMES") for task in _TASKS]
@@ -97,7 +99,7 @@ def known_types() -> list[str]:
 @settled
 @barred
 def survey(types: Iterable[str] | None = None, *, progress: bool | Progress | None = None) -> list[Known]:
-    """What is known of each model type (None: of all for texts or pictures). Raises UnknownArchitecture for others."""
+    """What is known of each model type (None: of all that are known). Raises UnknownArchitecture for others."""
     told, listed = reporter(progress), []
     wanted = known_types() if types is None else _checked(types)
     for done, kind in enumerate(wanted):
@@ -113,7 +115,8 @@ def architectures(
     """One dict a model type of the installed transformers: model_type, status, reason, order.
 
     `status`: "hand-written", "inferred" (a spec is found at load, and passes the self-check), or "refused" with the
-    reason. `types`: these alone, else all for texts or pictures. A small model of each is built: all take minutes.
+    reason. `types`: these alone, else all for texts, pictures or sounds. A small model of each is built, which
+    takes minutes for all.
 
     Examples:
         >>> [(known["model_type"], known["status"]) for known in mixlens.architectures(["bert", "phi"])]
@@ -173,11 +176,12 @@ def page(listed: Sequence[Known]) -> str:
     lines = [
         "# Model types",
         "",
-        f"Of {len(listed)} model types for texts, pictures, or both in transformers {transformers}, "
+        f"Of {len(listed)} model types for texts, pictures, sounds, or several of them in transformers {transformers}, "
         f"mixlens {__version__} explains **{total}**: {counts['hand-written']} by a spec in its table, "
         f"{counts['inferred']} by a spec that is found at load; {counts['refused']} are refused. "
         "`mixlens architectures --markdown docs/architectures.md` writes this: it builds a small random model of each "
-        "type's default configuration, finds its spec and runs the self-check on it, on token ids or on a picture. A "
+        "type's default configuration, finds its spec and runs the self-check on it, on token ids, on a "
+        "picture or on a sound. A "
         "configuration of yours may differ: `mixlens check FOLDER` says what holds of it.",
         "",
         *_HEAD,

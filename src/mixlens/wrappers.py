@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from mixlens.architectures import fed, unwrap
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.offload import missing
 from mixlens.capture.picture import PIXELS
 from mixlens.errors import InputError, ModelError, UnsupportedConfig
@@ -53,7 +54,8 @@ def taken_apart(model: Any, tokenizer: Any = None) -> Given:
     usable(model)
     if given.pooled is None and not given.behind:
         given = _saved_beside(model, given)
-    kind = image_processor if fed(model) == PIXELS else readable
+    food = fed(model)
+    kind = image_processor if food == PIXELS else sound_processor if food in SOUNDS else readable
     return replace(given, model=model, tokenizer=kind(given.tokenizer))
 
 
@@ -65,7 +67,7 @@ def _inside(given: Given) -> Given | None:
     if "DataParallel" in names or "DistributedDataParallel" in names:
         return replace(given, model=model.module)
     if "Pipeline" in names and hasattr(model, "model"):
-        return Given(model.model, getattr(model, "image_processor", None) or getattr(model, "tokenizer", None))
+        return Given(model.model, _of_pipeline(model))
     if "Trainer" in names and hasattr(model, "model"):
         held = getattr(model, "processing_class", None)
         return Given(model.model, getattr(held, "tokenizer", held))
@@ -77,6 +79,16 @@ def _inside(given: Given) -> Given | None:
         inner = model.get_base_model()
         return None if _is_model(inner) else replace(given, model=inner)
     return None
+
+
+def _of_pipeline(pipeline: Any) -> Any:
+    """The processor of a pipeline: of sounds whatever holds most of what is needed."""
+    processor, extractor = getattr(pipeline, "processor", None), getattr(pipeline, "feature_extractor", None)
+    if fed(pipeline.model) in SOUNDS:
+        if processor is not None or extractor is None or getattr(pipeline, "tokenizer", None) is None:
+            return processor or extractor
+        return SoundProcessor(extractor, pipeline.tokenizer)
+    return getattr(pipeline, "image_processor", None) or getattr(pipeline, "tokenizer", None)
 
 
 def _sentence_encoder(model: Any) -> Given:
@@ -252,6 +264,36 @@ def image_processor(given: Any) -> Any:
         raise InputError(
             f"expected an image processor of transformers or its name beside a model of pictures, got {kind}; "
             "AutoImageProcessor.from_pretrained(...) gives one"
+        )
+    return given
+
+
+@dataclass(frozen=True)
+class SoundProcessor:
+    """What a model of sounds needs beside its weights: a feature extractor, and a tokenizer for what it says.
+
+    transformers' own processors of both need no other; this one is of parts that came apart.
+    """
+
+    feature_extractor: Any
+    tokenizer: Any = None
+
+
+def sound_processor(given: Any) -> Any:
+    """A feature extractor of sounds, alone or in a processor; read by its name. Raises InputError, ModelError."""
+    if given is None:
+        return None
+    if isinstance(given, str) or hasattr(given, "__fspath__"):
+        from mixlens.loading import sound_processor_named
+
+        return sound_processor_named(str(given))
+    extractor = getattr(given, "feature_extractor", given)
+    names = getattr(extractor, "model_input_names", None) or ()
+    if isinstance(given, type) or not callable(extractor) or not set(names) & set(SOUNDS):
+        kind = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        raise InputError(
+            f"expected a processor or a feature extractor of transformers or its name beside a model of sounds, got "
+            f"{kind}; AutoProcessor.from_pretrained(...) gives one"
         )
     return given
 

@@ -194,7 +194,7 @@ def test_a_stream_that_files_do_not_know_is_refused(tmp_path):
     class Own(Positions):
         pass
 
-    with pytest.raises(ResultFileError, match="a kind that files know, Tokens, Positions, Picture, got Own"):
+    with pytest.raises(ResultFileError, match="a kind that files know, Tokens, Positions, Picture, Sound, got Own"):
         attribution(Own("patch", n=3)).save(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 

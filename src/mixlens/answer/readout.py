@@ -11,12 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mixlens.answer.classes import find, name, sibling
+from mixlens.answer.ctc import frames_asked, resolved
 from mixlens.answer.objective import quantity
 from mixlens.answer.spans import best_span, context_of
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens, text_of
 from mixlens.errors import NotFinite, TargetError, UnknownOption
 from mixlens.subject.head import Head
+from mixlens.subject.outputs import EVERY
 from mixlens.target import Quantity, Target
 
 ALL = "all"  # a target: every class
@@ -29,14 +31,14 @@ Readout = int | Literal["mean", "max"]
 class Reading:
     """Where one text's answer stands: `row` of the maps, `at` the position whose logits are the answer.
 
-    `row` is None for extractive question answering, where the answer itself says it.
+    `row` is None for extractive question answering and CTC, where the answer itself says it.
     """
 
     row: Readout | None
     at: int
     answered: bool  # the head has an answer there
     target: Target  # what is asked about this text
-    context: tuple[int, ...] = ()  # the tokens that an extracted answer may be made of
+    context: tuple[int, ...] = ()  # the tokens that an answer may be made of, or (CTC) is
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,16 @@ class Answer:
     reported: Mapping[str, Any]  # beside the target: predictions and probabilities, as results record them
     independent: bool = False  # each class has its own sigmoid
     regression: bool = False  # outputs without probabilities
+    frames: tuple[int, ...] | None = None  # of CTC: those whose logits, of all frames', are read
     warnings: tuple[str, ...] = ()  # what the reader of the explanation should know about the target
 
     def chosen(self, of: Quantity) -> Quantity:
         """What was asked for, else `of`, else (a regression head) the output itself."""
         return self.target.of or ("logit" if self.regression else of)
+
+    def read(self, logits: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The logits a part."""
+        return logits if self.frames is None else tuple(logits[i] for i in self.frames)
 
     def value(self, logits: tuple[Tensor, ...], of: Quantity) -> Tensor:
         """The explained number for this text's logits, summed over the parts."""
@@ -61,7 +68,7 @@ class Answer:
             raise TargetError(f"expected of='logit' for a regression head, got {self.target.of!r}: no probability here")
         parts = [
             quantity(z, i, self.target.foil_index, self.chosen(of), self.independent)
-            for z, i in zip(logits, self.indices, strict=True)
+            for z, i in zip(self.read(logits), self.indices, strict=True)
         ]
         return torch.stack(parts).sum()
 
@@ -85,7 +92,10 @@ def take(matrix: Float[Tensor, "*axes query key"], rows: tuple[Readout, ...]) ->
 
 def outputs_read(answers: Sequence[Answer], of: Quantity) -> list[int] | None:
     """The classes or tokens, in order, whose logits the explained numbers depend on; None: they depend on all."""
-    if any(len(a.indices) != 1 or (a.target.foil_index is None and a.chosen(of) != "logit") for a in answers):
+    if any(
+        a.frames is not None or len(a.indices) != 1 or (a.target.foil_index is None and a.chosen(of) != "logit")
+        for a in answers
+    ):
         return None
     read = {i for a in answers for i in (a.indices[0], a.target.foil_index) if i is not None}
     return sorted(read)
@@ -135,6 +145,8 @@ def reading(head: Head, tokens: Stream, target: Target, readout: Any = None) -> 
     row = None if readout is None else _override(readout, len(tokens))
     if head.task == "question":
         return Reading(row, 0, True, target, context_of(text_of(tokens)))
+    if head.task == "ctc":
+        return Reading(row, EVERY, True, target, frames_asked(tokens, target))
     if head.task not in ("masked", "causal", "token"):
         if target.position is not None:
             raise TargetError(
@@ -221,6 +233,10 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
         )
     if head.task == "question":
         return _span(read, logits)
+    if head.task == "ctc":
+        full, indices, reported = resolved(head, target, read.context, logits)
+        rows = read.context if read.row is None else (read.row,)
+        return Answer(full, indices, rows, reported, frames=read.context)
     (z,) = logits
     assert read.row is not None
     rows, count = (read.row,), len(z)

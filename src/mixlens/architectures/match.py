@@ -17,7 +17,7 @@ type_vocab_size embedding_size num_hidden_groups inner_group_num num_key_value_h
 word_embed_proj_dim ffn_dim n_layers n_heads dim hidden_dim n_positions n_embd n_layer n_head n_inner
 num_layers num_heads d_model max_seq_len expansion_ratio ffn_hidden_size encoder_layers decoder_layers
 encoder_ffn_dim decoder_ffn_dim encoder_attention_heads decoder_attention_heads decoder_vocab_size d_kv d_ff
-num_decoder_layers"""
+num_decoder_layers num_mel_bins max_source_positions max_target_positions"""
 _READ_OFF = """hidden_act hidden_activation activation activation_function layer_norm_eps layer_norm_epsilon
 rms_norm_eps
 norm_eps norm_bias attention_bias mlp_bias enable_bias layer_norm_elementwise_affine rope_parameters
@@ -37,11 +37,14 @@ _remove_final_layer_norm classifier_pooling classifier_dropout classifier_dropou
 classifier_activation decoder_bias summary_type summary_use_proj summary_activation summary_last_dropout
 summary_first_dropout summary_proj_to_labels pad_token_id bos_token_id eos_token_id cls_token_id sep_token_id
 sparse_prediction sparse_pred_ignore_index deterministic_flash_attn decoder_start_token_id forced_bos_token_id
-forced_eos_token_id scale_decoder_outputs"""
+forced_eos_token_id scale_decoder_outputs suppress_tokens begin_suppress_tokens classifier_proj_size
+median_filter_width"""
 _TRAINING = """hidden_dropout_prob attention_probs_dropout_prob hidden_dropout attention_dropout dropout qa_dropout
 seq_classif_dropout resid_pdrop embd_pdrop attn_pdrop mlp_dropout embedding_dropout layerdrop initializer_range
 init_std initializer_factor encoder_layerdrop decoder_layerdrop activation_dropout dropout_rate
-classif_dropout initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits"""
+classif_dropout initializer_cutoff_factor router_jitter_noise router_aux_loss_coef output_router_logits
+apply_spec_augment mask_time_prob mask_time_length
+mask_time_min_masks mask_feature_prob mask_feature_length mask_feature_min_masks"""
 HANDLED = frozenset(" ".join((_SIZES, _READ_OFF, _ELSEWHERE, _TRAINING)).split())
 
 # Keys that today's classes no longer read although old checkpoints carry them: the model would be another one.

@@ -82,7 +82,8 @@ def takes_positions(model: Any) -> bool:
 def position_limit(model: Any, spec: Spec) -> int | None:
     """The most tokens that the model has positions for; None where nothing says so."""
     config = model.config
-    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    named = ("max_position_embeddings", "n_positions", "max_target_positions")
+    limit = next((size for name in named if (size := getattr(config, name, None))), None)
     if limit is None:
         return None
     return int(limit) - int(config.pad_token_id) - 1 if spec.positions == "ids" else int(limit)

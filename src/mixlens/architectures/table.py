@@ -44,6 +44,7 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "m2m_100": translators.m2m_100,
     "t5": translators.t5,
     "mt5": translators.t5,
+    "whisper": translators.mbart,
 }
 
 CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family's spec depends on, and its values

@@ -70,7 +70,7 @@ def bart(config: Any) -> Spec:
 
 
 def mbart(config: Any) -> Spec:
-    """mBART and Pegasus: norms in front."""
+    """mBART, Pegasus and Whisper: norms in front."""
     return _whole(config, MBART)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.architectures import takes_positions
-from mixlens.attribute.variants import Substitute, Variant, picture_filler, replacement, variant
-from mixlens.capture.picture import PIXELS
+from mixlens.attribute.variants import Substitute, Variant, replacement, signal_filler, variant
+from mixlens.capture.fed import fillers, kind
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import text_of
 from mixlens.errors import Undefined, UnknownOption
@@ -32,7 +32,7 @@ def log_probability(answer: Answer, logits: tuple[Tensor, ...] | None) -> float:
     if logits is None or answer.regression or not answer.indices:
         return float("nan")
     total, foil = 0.0, answer.target.foil_index
-    for z, i in zip(logits, answer.indices, strict=True):
+    for z, i in zip(answer.read(logits), answer.indices, strict=True):
         z = z.detach().double().cpu()
         if foil is not None or answer.independent:
             part = torch.nn.functional.logsigmoid(z[i] - (z[foil] if foil is not None else 0.0))
@@ -45,12 +45,13 @@ def log_probability(answer: Answer, logits: tuple[Tensor, ...] | None) -> float:
 def asked_about(task: str, at: int, answer: Answer, count: int) -> NDArray[np.bool_] | None:
     """(token,): what must stay, since without it nothing is asked; None where any token may go.
 
-    The position that a masked or token head answers at; the first and the last token of an extracted answer.
+    The position that a masked or token head answers at; the first and the last token of an
+    extracted answer; the frames that a CTC head is asked about.
     """
-    if task not in ("masked", "token", "question"):
+    if task not in ("masked", "token", "question", "ctc"):
         return None
     kept = np.zeros(count, dtype=bool)
-    kept[list(answer.indices) if task == "question" else at] = True
+    kept[list(answer.frames or answer.indices) if task in ("question", "ctc") else at] = True
     return kept
 
 
@@ -110,10 +111,11 @@ def left(subject: Subject, variants: Sequence[Variant | None], batch_size: int) 
 
 def filler_id(subject: Subject, name: str, replace_by: str, mask_pad: bool = False) -> Substitute | None:
     """What takes a token's place, or a patch's; None: it is taken out. Raises Undefined, UnknownOption."""
-    if subject.head.fed == PIXELS:
+    fed = subject.head.fed
+    if fillers(fed):
         if mask_pad:
-            raise UnknownOption(f"mask_pad=True hides padding of texts, for {name} of a picture there is none")
-        return picture_filler(name, replace_by)
+            raise UnknownOption(f"mask_pad=True hides padding of texts, for {name} of a {kind(fed)} there is none")
+        return signal_filler(fed, name, replace_by)
     if replace_by not in REPLACEMENTS:
         raise UnknownOption(f"expected replace='delete', 'pad', 'mask' or 'unk' for {name}, got {replace_by!r}")
     if mask_pad and replace_by != "pad":

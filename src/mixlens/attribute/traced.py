@@ -43,6 +43,12 @@ class Traced:
     documents: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     batch_size: int = 32
     source: int = 0
+    signal: Mapping[str, Tensor] | None = None  # what the encoder is fed, where that is no text
+
+    @property
+    def streams(self) -> Streams:
+        """The two passes of an encoder-decoder."""
+        return Streams(self.subject, self.tokens.ids, self.source, self.signal)
 
     @property
     def rows(self) -> list[int]:
@@ -53,7 +59,7 @@ class Traced:
     def logits(self) -> Float[Tensor, "answer vocabulary"]:
         """What the model gives at these rows: of the method's own pass, where it told of one, else of another."""
         if self.source:
-            streams = Streams(self.subject, self.tokens.ids, self.source)
+            streams = self.streams
             with torch.no_grad():
                 return streams.logits(streams.decoded(streams.encoded()), self.rows)
         return row_logits(self.subject, self.tokens, self.rows)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mixlens.answer import Answer
-from mixlens.capture.picture import FILLERS, PIXELS, Filler, Picture
+from mixlens.capture.fed import fillers, kind, listed
+from mixlens.capture.signal import Signal
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import text_of
 from mixlens.capture.words import units
@@ -26,17 +27,17 @@ class Variant:
     answer: Answer
 
 
-Substitute = int | Filler  # what takes a token's place, or a patch's
+Substitute = int | str  # what takes a token's place: its id; a patch's or a frame's: its name
 
 
 def replacement(subject: Subject, name: str, filler: Any) -> Substitute:
-    """What is put in a token's place: its id; or in a patch's. Raises Undefined, UnknownOption.
+    """What is put in a token's place: its id; or in a patch's or a frame's. Raises Undefined, UnknownOption.
 
     "unk": the unknown token, else the mask token; a tokenizer's unknown token that also begins or ends texts (GPT-2's)
     is none.
     """
-    if subject.head.fed == PIXELS:
-        return picture_filler(name, filler)
+    if fillers(subject.head.fed):
+        return signal_filler(subject.head.fed, name, filler)
     if isinstance(filler, int) and not isinstance(filler, bool):
         size = subject.model.get_input_embeddings().num_embeddings
         if not 0 <= filler < size:
@@ -59,17 +60,17 @@ def replacement(subject: Subject, name: str, filler: Any) -> Substitute:
     )
 
 
-def picture_filler(name: str, filler: Any) -> Filler:
-    """What is put in a patch's place. Raises UnknownOption."""
-    for known in FILLERS:
+def signal_filler(fed: str, name: str, filler: Any) -> str:
+    """What is put in a patch's or a frame's place. Raises UnknownOption."""
+    for known in fillers(fed):
         if filler == known:
             return known
-    raise UnknownOption(f"expected replace='grey', 'blur' or 'zero' for {name} of a picture, got {filler!r}")
+    raise UnknownOption(f"expected replace={listed(fillers(fed))} for {name} of a {kind(fed)}, got {filler!r}")
 
 
 def removal_default(head: Head, of_texts: str = "delete") -> str:
-    """How tokens are taken out where nobody says how: as `of_texts` says; patches are made grey."""
-    return FILLERS[0] if head.fed == PIXELS else of_texts
+    """How tokens are taken out where nobody says how: as `of_texts` says; patches are made grey, frames silent."""
+    return (*fillers(head.fed), of_texts)[0]
 
 
 def pieces(tokens: Stream, words: bool) -> list[tuple[int, ...]]:
@@ -103,7 +104,7 @@ def variant(
 
 def without(stream: Stream, removed: Sequence[int], filler: Substitute | None = None) -> Stream:
     """The text without some tokens, or with another in their place. Deleted tokens move those behind them."""
-    if isinstance(stream, Picture) and isinstance(filler, str):
+    if isinstance(stream, Signal) and isinstance(filler, str):
         return stream.without(tuple(removed), filler)
     tokens = text_of(stream)
     if isinstance(filler, int):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mixlens.capture.given import PER_TOKEN
-from mixlens.capture.picture import PIXELS, Picture
+from mixlens.capture.signal import Signal
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens, text_of
 from mixlens.errors import InputError
@@ -35,10 +35,11 @@ def buckets(texts: Sequence[Stream], size: BatchSize, alike: bool = False) -> It
 def collate(
     streams: Sequence[Stream], pad: int | None, device: Any, dtype: torch.dtype, accepts: frozenset[str]
 ) -> dict[str, Tensor]:
-    """What the model is fed: of pictures, which are of one size, their pixels in `dtype`; of texts, see `padded`."""
-    pictures = [stream for stream in streams if isinstance(stream, Picture)]
-    if pictures:
-        return {PIXELS: torch.stack([picture.pixels for picture in pictures]).to(device, dtype)}
+    """What the model is fed: of pictures and sounds, which are of one size, in `dtype`; of texts, see `padded`."""
+    signals = [stream for stream in streams if isinstance(stream, Signal)]
+    if signals:
+        (name,) = signals[0].inputs
+        return {name: torch.stack([signal.numbers for signal in signals]).to(device, dtype)}
     return padded([text_of(stream) for stream in streams], pad or 0, device, accepts)
 
 

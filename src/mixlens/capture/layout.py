@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import Spec, base_model
+from mixlens.capture.entering import entering
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS, Cell, boxes
-from mixlens.capture.run import Watch, run
 from mixlens.errors import InputError, MixlensError, UnsupportedConfig
 
 Shape = tuple[int, int, int]  # channels, rows and columns of pixels
@@ -27,10 +27,6 @@ class Layout:
     cells: tuple[Cell | None, ...]
     grid: tuple[int, int]
     labels: tuple[str, ...]
-
-
-class _Enough(Exception):
-    """Ends a pass in front of the first layer."""
 
 
 def shape_of(model: Any) -> Shape:
@@ -107,16 +103,8 @@ def _masks(grid: tuple[int, int], shape: Shape) -> list[Tensor]:
 
 def _entering(model: Any, spec: Spec, pixels: Tensor) -> Tensor:
     """(picture, position, dim): what the first layer reads. Raises InputError."""
-    kept: list[Tensor] = []
-
-    def on_input(index: int, x: Tensor) -> None:
-        kept.append(x)
-        raise _Enough
-
     try:
-        run(model, spec, {PIXELS: pixels.to(device_of(model), model.dtype)}, Watch(lambda seen: None, on_input))
-    except _Enough:
-        return kept[0]
+        return entering(model, spec, {PIXELS: pixels.to(device_of(model), model.dtype)})
     except MixlensError:
         raise
     except Exception as error:
@@ -128,7 +116,6 @@ def _entering(model: Any, spec: Spec, pixels: Tensor) -> Tensor:
             f"its configuration), got {pixels.shape[2]} x {pixels.shape[3]}: "
             f"{str(error).strip().partition(chr(10))[0]}; resize it, or give a PIL image and the image processor"
         ) from error
-    raise UnsupportedConfig(f"expected layers of {type(model).__name__} to run on a picture, none did")
 
 
 def _no_grid(config: Any, why: str) -> UnsupportedConfig:

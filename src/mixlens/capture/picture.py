@@ -6,14 +6,14 @@ import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mixlens.capture.stream import Place, Stream
+from mixlens.capture.signal import Signal
+from mixlens.capture.stream import Place
 from mixlens.errors import UnknownOption
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 PIXELS = "pixel_values"  # what models of pictures call their input
 Cell = tuple[int, int]  # row and column of a patch
 Filler = Literal["grey", "blur", "zero"]  # what takes a patch's place
-FILLERS: tuple[Filler, ...] = ("grey", "blur", "zero")
+FILLERS: tuple[Filler, ...] = get_args(Filler)
 
 
 @dataclass(frozen=True)
-class Picture(Stream):
+class Picture(Signal):
     """The stream of one picture. All tuples are as long as there are positions: patches, and what stands beside them.
 
     cells: the row and column of each patch; None for a position that is of no patch ([CLS], registers)
@@ -39,6 +39,8 @@ class Picture(Stream):
 
     unit = "patch"
     axes = ("left", "top", "right", "bottom")
+    fed: ClassVar[str] = PIXELS
+    fillers: ClassVar[tuple[str, ...]] = FILLERS
 
     labels: tuple[str, ...]
     cells: tuple[Cell | None, ...]
@@ -66,23 +68,12 @@ class Picture(Stream):
     @property
     def pixels(self) -> Float[Tensor, "channel row column"]:
         """What the model is fed."""
-        return self.inputs[PIXELS]
-
-    @property
-    def alike(self) -> tuple[int, ...]:
-        """Pictures of one size go through a model together."""
-        return tuple(self.pixels.shape)
+        return self.numbers
 
     @property
     def replaceable(self) -> tuple[int, ...]:
         """The patches."""
         return tuple(i for i, cell in enumerate(self.cells) if cell is not None)
-
-    @property
-    def seed(self) -> tuple[int, ...]:
-        """A digest of what the model is fed."""
-        digest = sha256(self.pixels.detach().cpu().double().numpy().tobytes()).digest()
-        return tuple(digest[:16])
 
     @property
     def image(self) -> Image.Image:
@@ -91,10 +82,14 @@ class Picture(Stream):
 
         return Image.open(io.BytesIO(base64.b64decode(self.png)))
 
-    def without(self, removed: Sequence[int], filler: Filler) -> Picture:
+    def without(self, removed: Sequence[int], filler: str) -> Picture:
         """The same picture with something in the place of some patches. Raises UnknownOption."""
         cells = [cell for i in removed if (cell := self.cells[i]) is not None]
-        return replace(self, inputs={PIXELS: blanked(self.pixels, self.grid, cells, filler)})
+        return replace(self, inputs={PIXELS: blanked(self.pixels, self.grid, cells, known(filler))})
+
+    def filled(self, filler: str) -> Picture:
+        """The same picture replaced as a whole. Raises UnknownOption."""
+        return replace(self, inputs={PIXELS: filled(self.pixels, self.grid, known(filler))})
 
     def validate(self) -> None:
         """Raises ValueError where lengths or places do not go together."""
@@ -110,6 +105,14 @@ class Picture(Stream):
             raise ValueError("a place that is no box")
 
 
+def known(filler: str) -> Filler:
+    """What takes a patch's place. Raises UnknownOption."""
+    for name in FILLERS:
+        if filler == name:
+            return name
+    raise UnknownOption(f"expected 'grey', 'blur' or 'zero' in the place of a patch, got {filler!r}")
+
+
 def boxes(grid: tuple[int, int], height: int, width: int) -> Callable[[Cell], tuple[slice, slice]]:
     """From a cell to its rows and columns among the pixels."""
     h, w = height // grid[0], width // grid[1]
@@ -122,10 +125,8 @@ def blanked(
     """The pixels with some patches replaced.
 
     grey: the picture's own mean of each channel; blur: the picture seen through a window of three patches; zero: 0,
-    which behind the usual normalisation is the grey of the data that the model was trained on. Raises UnknownOption.
+    which behind the usual normalisation is the grey of the data that the model was trained on.
     """
-    if filler not in FILLERS:
-        raise UnknownOption(f"expected 'grey', 'blur' or 'zero' in the place of a patch, got {filler!r}")
     out = pixels.clone()
     other = filled(pixels, grid, filler)
     box = boxes(grid, *pixels.shape[1:])

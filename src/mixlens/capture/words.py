@@ -1,13 +1,15 @@
-"""Tokens to words, by their place in the raw text (no tokenizer has to be asked)."""
+"""Tokens to words, by their place in the raw text (no tokenizer has to be asked); frames to words, by their times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import regex
 
-from mixlens.capture.stream import Stream
+from mixlens.capture.sound import Sound
+from mixlens.capture.stream import Place, Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, Undefined
 
@@ -26,7 +28,10 @@ _WORD = regex.compile(
 
 @dataclass(frozen=True)
 class Unit:
-    """A word of the text, or one special token: `indices` are its tokens."""
+    """A word of the text, or one special token: `indices` are its tokens.
+
+    Of a sound `indices` are frames, `place` is the seconds where a word begins and ends, and a pause is special.
+    """
 
     text: str
     indices: tuple[int, ...]
@@ -34,17 +39,20 @@ class Unit:
     start: int | None = None
     end: int | None = None
     special: bool = False
+    place: Place | None = None
     before: str = ""  # of its text, what no unit covers between the one before and this one
 
 
 def units(tokens: Stream) -> tuple[Unit, ...]:
-    """The words of a tokenised text in reading order; special tokens stand alone.
+    """The words of a tokenised text, or of a sound, in order; special tokens stand alone, and so do pauses.
 
     Pieces are put together when one word of the raw text holds them, or when they share a character (a byte-split
     character is one unit). A token of blanks alone goes with the word behind it, as the blank of `"Ġfilm"` does (at
     the end of a text with the last word). Raises InputError without offsets, Undefined
-    for a stream that is no text.
+    for a stream that has none, InputError for a sound of which nobody says what is said when.
     """
+    if isinstance(tokens, Sound):
+        return _spoken(tokens)
     if not isinstance(tokens, Tokens):
         raise Undefined(
             f"words are a text's, and this is a row of {tokens.units}; read .scores by position: .source.names and "
@@ -86,6 +94,26 @@ def units(tokens: Stream) -> tuple[Unit, ...]:
     if blank:
         _close(out, blank, joins=last is not None and last[0] == tokens.spans[blank[0]][0])  # type: ignore[index]
     return tuple(_between(tokens, [_unit(tokens, indices, homes) for indices in out]))
+
+
+PAUSE = "…"
+
+
+def _spoken(sound: Sound) -> tuple[Unit, ...]:
+    """The words of a sound, a frame in the word that holds its middle; the frames between two words are a pause."""
+    if not sound.words:
+        raise InputError(
+            "words need to be known with their times: pass {'array': x, 'sampling_rate': rate, 'words': [(word, start, "
+            "end), ...]} in seconds; a CTC model with its tokenizer says its own, where it says any"
+        )
+    out: list[Unit] = []
+    for home, group in groupby(enumerate(sound.homes()), key=lambda pair: pair[1]):
+        frames = tuple(i for i, _ in group)
+        text, start, end = (PAUSE, sound.places[frames[0]][0], sound.places[frames[-1]][1])
+        if home is not None:
+            text, start, end = sound.words[home]
+        out.append(Unit(text, frames, special=home is None, place=(start, end), before=" " if out else ""))
+    return tuple(out)
 
 
 def _between(tokens: Tokens, words: list[Unit]) -> Iterator[Unit]:

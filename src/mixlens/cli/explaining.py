@@ -51,7 +51,7 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT...]",
-            help="A text or several, in quotes; -: standard input; files of pictures.",
+            help="A text or several, in quotes; -: standard input; files of pictures or sounds.",
         ),
     ] = None,
     model: Model = None,

@@ -28,9 +28,11 @@ def known(model: Any, given: Spec | None = None) -> tuple[Spec, Origin]:
         _check_given(given)
         check_gone(model.config)
         return given, "given"
-    if has_spec(model.config):
-        return spec_for(model.config), "hand-written"
     base = base_model(model)
+    if has_spec(model.config):
+        spec = spec_for(model.config)
+        alone = spec.memory is not None and not hasattr(base, "decoder")  # an encoder that was taken out (Whisper's)
+        return (spec.memory or spec) if alone else spec, "hand-written"
     return infer(type(base), base.config), "inferred"
 
 

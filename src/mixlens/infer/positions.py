@@ -30,7 +30,7 @@ def positions_of(twin: Twin, first: str) -> Positions:
     the attention, what comes out does.
     """
     if twin.ids is None:
-        return "all"  # nothing of a picture is masked
+        return "all"  # nothing of a picture or a sound is masked
     model, ids = twin.model, twin.ids[:, :TOKENS]
     seen, gap = torch.ones_like(ids), torch.ones_like(ids)
     gap[:, GAP] = 0

@@ -57,6 +57,7 @@ _SMALL = {
     _CHOSEN: 2,
 }
 _PICTURE = {"image_size": 30, "patch_size": 6}
+_SOUND = {"conv_dim": 32}
 _VOCABULARY = r"(?!type_).*vocab_size$|^n_tokens$|^vocab_size_per_layer_input$"
 _POSITIONS = r".*(max_position_embeddings|n_positions|max_seq_len|n_ctx|max_sequence_length)$"
 _DENSE_FIRST = r"^first_k_dense_replace$|^num_dense_layers$"
@@ -65,15 +66,16 @@ _WORKED_OUT = ("head_dim", "num_key_value_heads")  # None: from the other sizes,
 _KEPT = ("model_type", "transformers_version", "_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype")
 
 
-def small(config: Any, size: Size, pictures: bool = False) -> Any:
-    """A configuration of the same class, made small; `pictures`: those that it is fed too.
+def small(config: Any, size: Size, signals: bool = False) -> Any:
+    """A configuration of the same class, made small; `signals`: the pictures or sounds that it is fed too.
 
     Raises what the class raises for sizes that do not fit.
     """
     settings = _settings(config, size)
-    if pictures and not size.only_depth:
+    if signals and not size.only_depth:
         given = config.to_dict()
         settings |= {k: min(v, given[k]) for k, v in _PICTURE.items() if isinstance(given.get(k), int)}
+        settings |= {k: [min(v, n) for n in given[k]] for k, v in _SOUND.items() if isinstance(given.get(k), list)}
     made = type(config)(**settings)
     for key in ("use_cache", "chunk_size_feed_forward"):
         if getattr(made, key, None):

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.architectures import TEXT, fed
-from mixlens.capture.layout import random_picture, shape_of
-from mixlens.capture.picture import PIXELS
+from mixlens.capture.fed import SIGNALS
+from mixlens.capture.fed import kind as kind_of
+from mixlens.capture.probe import random_signal
 from mixlens.capture.shadow import shadow
 from mixlens.errors import UnknownArchitecture
 from mixlens.infer.reasons import TWO_STREAMS, TWO_TOWERS, Misfit
@@ -23,14 +24,14 @@ LARGEST = 40_000_000  # numbers in a small model; more would take seconds
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """A small model with what a pass is fed: the token ids of one text, (1, position), or a picture."""
+    """A small model with what a pass is fed: the token ids of one text, (1, position), a picture or a sound."""
 
     model: Any
     inputs: dict[str, Tensor]
 
     @property
     def ids(self) -> Tensor | None:
-        """The token ids; None of a picture."""
+        """The token ids; None of what is no text."""
         return self.inputs.get(TEXT)
 
 
@@ -41,7 +42,7 @@ def twin_of(kind: Any, config: Any) -> Twin:
     failed: list[str] = []
     for size in SIZES:
         try:
-            model = _built(kind, small(config, size, fed(kind) == PIXELS))
+            model = _built(kind, small(config, size, fed(kind) in SIGNALS))
             twin = Twin(model, _inputs(model))
             with torch.no_grad():
                 # on a shadow: a class may change itself in a pass (BigBird), as a user's model has not yet
@@ -49,7 +50,7 @@ def twin_of(kind: Any, config: Any) -> Twin:
             return twin
         except Exception as error:  # whatever a class says of sizes that do not fit
             failed.append(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.160}")
-    food = "a picture" if fed(kind) == PIXELS else "token ids"
+    food = f"a {kind_of(fed(kind))}" if fed(kind) in SIGNALS else "token ids"
     raise UnknownArchitecture(
         f"expected a class of which a small model can be built and fed {food}, got {kind.__name__} "
         f"('{config.model_type}'): {failed[0]}"
@@ -99,10 +100,12 @@ def randomize(model: nn.Module) -> None:
 
 def _inputs(model: Any) -> dict[str, Tensor]:
     """What a model is fed."""
-    if fed(model) == PIXELS:
-        return {PIXELS: random_picture(shape_of(model)).to(model.dtype)}
+    two = _two_streams(model.config)
+    if fed(model) in SIGNALS:
+        beside = {"decoder_input_ids": _ids(model)} if two else {}
+        return {fed(model): random_signal(model).to(model.dtype), **beside}
     ids = _ids(model)
-    beside = {"decoder_input_ids": ids} if _two_streams(model.config) else {}
+    beside = {"decoder_input_ids": ids} if two else {}
     return {TEXT: ids, "attention_mask": torch.ones_like(ids), **beside}
 
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of the text (or a special token) with the sum of its pieces' scores."""
+    """A word (or a special token, a pause) with the sum of its pieces' scores."""
 
     text: str
     score: float
-    start: int | None  # characters of the raw text; None for a special token
-    end: int | None
+    start: float | None  # characters of the raw text, seconds of a sound; None for a special token
+    end: float | None
     indices: tuple[int, ...]  # its tokens
     special: bool = False
     segment: int | None = None  # which text of a pair
@@ -55,14 +55,15 @@ class Attribution(Result):
     def words(self) -> tuple[Word, ...]:
         """The words of the text in reading order, each with the sum of its pieces' scores; special tokens stand alone.
 
-        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer), Undefined where the
-        stream is no text.
+        Raises InputError where there are no offsets (token ids came in, or a slow tokenizer), or of a sound no times of
+        words; Undefined where the stream has no words (a picture).
         """
         scores = self.scores.tolist()
-        return tuple(
-            Word(u.text, sum(scores[i] for i in u.indices), u.start, u.end, u.indices, u.special, u.segment)
-            for u in self.units()
-        )
+        out = []
+        for u in self.units():
+            start, end = (u.start, u.end) if u.place is None else u.place
+            out.append(Word(u.text, sum(scores[i] for i in u.indices), start, end, u.indices, u.special, u.segment))
+        return tuple(out)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: text, tokens, scores, offsets, special, words, method, options, target, model, meta.
@@ -92,7 +93,7 @@ class Attribution(Result):
     @checked
     def plot(self, path: PathLike | None = None, *, kind: str | None = None) -> Figure:
         """A figure: `kind="bar"` (a bar a token, the default) or `"text"` (coloured text); of a picture `"picture"`
-        (its heat, the default) or `"bar"`.
+        (its heat, the default) or `"bar"`; of a sound also `"wave"` (its wave on its words' colours, the default).
 
         The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
         """

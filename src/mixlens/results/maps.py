@@ -19,6 +19,7 @@ from mixlens.packing import plain
 from mixlens.progress import barred
 from mixlens.results.aggregation import aggregated
 from mixlens.results.base import Result
+from mixlens.results.by_word import by_word, drawn
 from mixlens.results.plain import described, with_origin
 
 if TYPE_CHECKING:
@@ -204,6 +205,12 @@ class LayerMaps(Result):
         """Layer k alone (0-based, negatives count from the end), again as LayerMaps of one layer. Raises Undefined."""
         return aggregated(self, "layer", k=k, receptive_field=receptive_field)
 
+    def by_word(self) -> LayerMaps:
+        """The maps of the words of a text or a sound: summed over the positions of the word that is taken from, the
+        mean over those of the word that takes. Raises InputError where no words are known, Undefined.
+        """
+        return by_word(self)
+
     @checked
     def row(self, i: int | str) -> Tensor:
         """Query row i of every layer, (layer, key) or (layer, head, key); `"max"`: the maximum over queries.
@@ -254,14 +261,14 @@ class LayerMaps(Result):
             )
         if row is None and self.rows is not None and len(self.rows) == 1:
             row = self.rows[0]
-        return maps_figures.figure(self, path, row=row, kind=kind)
+        return maps_figures.figure(drawn(self), path, row=row, kind=kind)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:
         """A page of its own with a picture a layer; written to `path` if given, returned in any case."""
         from mixlens.view import maps
 
-        return maps.page(self, path)
+        return maps.page(drawn(self), path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: text, tokens, scores (nested lists), method, options, model, meta."""
@@ -275,7 +282,7 @@ class LayerMaps(Result):
     def _repr_html_(self) -> str:
         from mixlens.view import maps
 
-        return maps.fragment(self)
+        return maps.fragment(drawn(self))
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: layer, (head,) query, key, score. Needs the extra `pandas`."""
@@ -289,7 +296,7 @@ class LayerMaps(Result):
         from mixlens.view import maps
         from mixlens.view.kit.terminal import Visible
 
-        return Visible(maps.printout(self))
+        return Visible(maps.printout(drawn(self)))
 
     def __repr__(self) -> str:
         shape = tuple(self.scores.shape)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import TEXT, Spec, accepts, base_model, decoder_of, fed, layer_count
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
 from mixlens.subject.probe import probe_inputs
 
-HeadTask = Literal["sequence", "token", "masked", "causal", "question", "none"]
+HeadTask = Literal["sequence", "token", "masked", "causal", "question", "ctc", "none"]
 Pooled = Literal["first", "last", "mean"]
 
 
@@ -49,6 +50,8 @@ class Head:
             return "a regression head"
         if self.unread is not None:
             return f"a head whose output is not understood ({self.unread})"
+        if self.task == "ctc":
+            return "a CTC head"
         return "a model without a head" if self.task == "none" else f"a {self.task} head"
 
 
@@ -65,7 +68,7 @@ def head_of(
         "causal": causal,
         "pad": getattr(config, "pad_token_id", None),
         "mask": getattr(tokenizer, "mask_token_id", None),
-        "tokenizer": tokenizer,
+        "tokenizer": getattr(tokenizer, "tokenizer", None) if fed(model) in SOUNDS else tokenizer,
         "fed": fed(model),
     }
     inputs = probe_inputs(model, spec)
@@ -80,7 +83,7 @@ def head_of(
     task = _task(model, spec, inputs, keys, parts, causal, leaf.shape[1])
     if task == "none":
         return Head("none", {}, unread=_seen(output), **known)
-    if task in ("question", "masked", "causal"):
+    if task in ("question", "masked", "causal", "ctc"):
         return Head(task, {}, keys=keys, **known)
     (logits,) = parts
     count = 1 if logits.ndim == 1 else logits.shape[-1]
@@ -165,7 +168,12 @@ def _task(
         return "none"
     if fed(model) == TEXT and logits.shape[-1] in _vocabulary(model):
         return "causal" if causal else "masked"
-    return "token"
+    return "ctc" if fed(model) in SOUNDS and _says_letters(model, logits.shape[-1]) else "token"
+
+
+def _says_letters(model: Any, count: int) -> bool:
+    """Whether a head that gives `count` classes in every frame gives letters, and not a speaker or an event."""
+    return hasattr(model, "lm_head") and getattr(model.config, "vocab_size", None) == count
 
 
 def _one_a_token(model: Any, spec: Spec, inputs: Mapping[str, Tensor], keys: Sequence[Key]) -> bool:

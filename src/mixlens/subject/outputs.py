@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+EVERY = -1  # in the place of a position: the logits of all of them
 Key = str | int | None  # a name, a place in a tuple, or the output itself
 
 
@@ -52,7 +53,8 @@ def answer_keys(output: Any, tokens: int, width: int) -> tuple[Key, ...]:
 def part_logits(
     output: Any, keys: Sequence[Key], at: Sequence[int], lengths: Sequence[int]
 ) -> list[tuple[Tensor, ...]] | None:
-    """The logits of each text's answer: (class,), or start and end logits (token,) each; None without a head.
+    """The logits of each text's answer: (class,), of `EVERY` position such; or start and end logits (token,) each; None
+    without a head.
 
     The batch is taken apart once: the gradient of an index is as large as all logits, and there is one for each text.
     """
@@ -65,6 +67,8 @@ def part_logits(
     logits = parts[keys[0]]
     if logits.ndim == 1:
         logits = logits[:, None]
+    if EVERY in at:
+        return [z.unbind() for z in logits.unbind()]
     if logits.ndim == 3:
         logits = logits[:, 0] if logits.shape[1] == 1 else logits[range(len(at)), list(at)]
     return [(z,) for z in logits.unbind()]

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import TEXT, Spec, base_model, decoder_of, fed, position_limit
-from mixlens.capture.layout import random_picture, shape_of
+from mixlens.capture.fed import SIGNALS
 from mixlens.capture.offload import device_of
-from mixlens.capture.picture import PIXELS
+from mixlens.capture.probe import random_signal
 
 PROBE_TOKENS = 24  # enough for small windows to end in it
 
@@ -25,13 +25,15 @@ def pad_id(model: Any, tokenizer: Any = None) -> int | None:
 
 
 def probe_inputs(model: Any, spec: Spec) -> dict[str, Tensor]:
-    """A random picture, or a few tokens, the same for every model of a vocabulary size, no padding among them."""
-    if fed(model) == PIXELS:
-        return {PIXELS: random_picture(shape_of(model)).to(device_of(model), model.dtype)}
+    """A random picture or sound, or a few tokens without padding, the same for every model of a vocabulary size."""
+    draw = torch.Generator("cpu").manual_seed(0)
     n = max(2, min(PROBE_TOKENS, position_limit(model, spec) or PROBE_TOKENS))
-    pad, draw = pad_id(model) or 0, torch.Generator("cpu").manual_seed(0)
-    ids = _drawn(base_model(model), n, pad, draw).to(device_of(model))
-    inputs = {TEXT: ids, "attention_mask": torch.ones_like(ids)}
+    pad = pad_id(model) or 0
+    if fed(model) in SIGNALS:
+        inputs = {fed(model): random_signal(model).to(device_of(model), model.dtype)}
+    else:
+        ids = _drawn(base_model(model), n, pad, draw).to(device_of(model))
+        inputs = {TEXT: ids, "attention_mask": torch.ones_like(ids)}
     if spec.memory is not None:
         inputs["decoder_input_ids"] = _drawn(decoder_of(model), max(2, n - 5), pad, draw).to(device_of(model))
     return inputs

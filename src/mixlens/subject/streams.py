@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,15 @@ OnLayer = Callable[[LayerPass], None]
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """One text of an encoder-decoder: of `ids` the first `source` are the encoder's, the rest the decoder's."""
+    """One text of an encoder-decoder: of `ids` the first `source` are the encoder's, the rest the decoder's.
+
+    `signal`: what the encoder is fed where that is no text (a sound); its ids then mean nothing.
+    """
 
     subject: Subject
     ids: Sequence[int]
     source: int
+    signal: Mapping[str, Tensor] | None = None
 
     def encoded(self, on_layer: OnLayer | None = None) -> Tensor:
         """The memory (1, source token, dim), which the decoder reads."""
@@ -51,13 +55,16 @@ class Streams:
         return widened(output.logits[0, [row - self.source for row in rows]])
 
     def _fed(self) -> dict[str, Tensor]:
+        if self.signal is not None:
+            device, dtype = self.subject.device, self.subject.model.dtype
+            return {name: t[None].to(device, dtype) for name, t in self.signal.items()}
         ids = self._tensor(self.ids[: self.source])
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
     def _behind(self, memory: Tensor) -> dict[str, Any]:
         return {
             "encoder_outputs": BaseModelOutput(last_hidden_state=memory),
-            "attention_mask": self._fed()["attention_mask"],
+            **({} if self.signal is not None else {"attention_mask": self._fed()["attention_mask"]}),
             "decoder_input_ids": self._tensor(self.ids[self.source :]),
         }
 

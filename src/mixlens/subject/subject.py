@@ -11,6 +11,7 @@ import torch
 
 from mixlens.architectures import Spec, encoder_of, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS
 from mixlens.capture.stream import Stream
@@ -25,6 +26,7 @@ from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batch
 from mixlens.subject.pictures import read_pictures
 from mixlens.subject.probe import pad_id, probe_inputs
 from mixlens.subject.read import Texts, read
+from mixlens.subject.sounds import read_sounds
 from mixlens.subject.unembedding import Unembedding, unembedding_of
 
 
@@ -96,8 +98,8 @@ class Subject:
         return unembedding_of(self.model, self.spec, probe_inputs(self.model, self.spec))
 
     def read(self, data: Any, truncate: bool = False) -> Texts:
-        """What a caller passes as text or picture, or a list of some, to what the model is fed. Raises InputError, and
-        Undefined for an encoder-decoder, which is not fed one text.
+        """What a caller passes as text, picture or sound, or a list of some, to what the model is fed. Raises
+        InputError, and Undefined for an encoder-decoder, which is not fed one text.
         """
         if self.memory is not None:
             raise Undefined(
@@ -106,6 +108,8 @@ class Subject:
             )
         if self.head.fed == PIXELS:
             return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
+        if self.head.fed in SOUNDS:
+            return read_sounds(data, self.model, self.spec, self.tokenizer, self.head, truncate)
         texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
         if self.encodes and any(isinstance(text, Tokens) and len(text.text) > 1 for text in texts.each):
             raise InputError(
@@ -180,9 +184,10 @@ def examined(
     limit = position_limit(model, spec)
     check = examination(model, spec, name)
     memory = None if spec.memory is None else _encoder(model, tokenizer, name, spec.memory, check, origin)
+    speaks = memory is not None and memory.head.fed in SOUNDS  # Whisper: its decoder needs the tokenizer alone
     return Subject(
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=getattr(tokenizer, "tokenizer", None) if speaks else tokenizer,
         spec=spec,
         head=head_of(model, spec, tokenizer, check.causal, pooled, behind),
         name=name,

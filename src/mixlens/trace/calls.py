@@ -19,6 +19,7 @@ from mixlens.attribute.position import position_rho, warned
 from mixlens.attribute.preset import Preset
 from mixlens.attribute.traced import Traced, padded
 from mixlens.budget import sizes_of
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.joined import first as beginning
 from mixlens.capture.joined import joined, predicting
 from mixlens.capture.text import Tokens
@@ -31,6 +32,7 @@ from mixlens.target import Target
 from mixlens.trace.foil import foils
 from mixlens.trace.generate import generated, translated
 from mixlens.trace.prompt import read_answer, read_prompt, require_answers, require_room
+from mixlens.trace.sounds import read_sound, require_given
 from mixlens.trace.sources import excluded
 from mixlens.trace.target import begun, read_target
 
@@ -63,7 +65,12 @@ def trace(
     if settings.get("readout") is not None:
         raise UnknownOption("readout= means nothing for a trace: each answer token is read where it is predicted")
     options = {k: v for k, v in settings.items() if k in chosen.options()}
-    question = read_prompt(subject, prompt, documents)
+    signal = None
+    if subject.head.fed in SOUNDS:
+        require_given(answered, documents)
+        question, signal = read_sound(subject, prompt)
+    else:
+        question = read_prompt(subject, prompt, documents)
     excluded(question.tokens, None, exclude)  # what it refuses, it refuses before an answer is generated
     chosen.ready(subject, question.tokens, question.documents, options)
     if answered is not None and generate:
@@ -94,7 +101,9 @@ def trace(
     beside = row_bytes(subject, len(reply), len(tokens))
     size, _ = room_for(subject, name, chosen, settings, [len(tokens)], memory, batch_size, beside=beside)
     resolve = partial(resolved, subject, reply=reply, others=others, first=first)
-    ask = Traced(subject, options, tokens, first, len(reply), resolve, progress, question.documents, size, source)
+    ask = Traced(
+        subject, options, tokens, first, len(reply), resolve, progress, question.documents, size, source, signal
+    )
     scores = chosen.rows(subject, ask)
     if scores is None:
         assert not source  # who explains two streams has rows of them

@@ -8,6 +8,7 @@ from typing import Any
 from mixlens.arguments import checked
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.defaults import default_method
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.given import as_list, is_id
 from mixlens.errors import EmptyInput, InputError
 from mixlens.process import settled
@@ -18,6 +19,7 @@ from mixlens.subject.several import one_by_one
 from mixlens.trace import calls
 from mixlens.trace.answered import rows_of
 from mixlens.trace.prompt import require_answers
+from mixlens.trace.sounds import sounds_of
 
 
 def prompts_of(data: Any) -> tuple[list[Any], bool]:
@@ -79,6 +81,7 @@ def trace(
         >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
         (('dog',), 'dog')
     """
+    require_answers(subject)
     report = reporter(progress)
     settings: dict[str, Any] = {
         "method": method,
@@ -89,7 +92,8 @@ def trace(
         "memory": memory,
         "options": options,
     }
-    prompts, single = prompts_of(prompt)
+    hears = subject.head.fed in SOUNDS
+    prompts, single = sounds_of(prompt) if hears else prompts_of(prompt)
     if single:
         texts: Any = documents
         return calls.trace(subject, prompts[0], answer, foil=foil, documents=texts, progress=report, **settings)
@@ -101,7 +105,7 @@ def trace(
     others, files = _each("foil", foil, count), _each("documents", documents, count)
 
     def run(number: int) -> Trace:
-        parts, alone = prompts_of(prompts[number])
+        parts, alone = ([prompts[number]], True) if hears else prompts_of(prompts[number])
         if not alone:
             raise InputError(
                 "expected prompts in a list, each a str, token ids or chat messages, got a list of several in it: "

@@ -13,7 +13,7 @@ from rich.text import Text
 from mixlens.capture.picture import Picture
 from mixlens.escape import visible
 from mixlens.files import put
-from mixlens.view import picture
+from mixlens.view import picture, wave
 from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
 from mixlens.view.kit.drawn import Attribution
 
@@ -39,6 +39,7 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
     text = html.page(
         "attribution.html",
         **html.text(attr, shown),
+        wave=wave.uri(attr),
         data=data(attr),
         top=html.bars([(" ".join(p.text.split()), p.score, p.special) for p in words.ranked(shown, _TOP)]),
         tokens=_tokens(attr),

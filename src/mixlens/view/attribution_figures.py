@@ -13,7 +13,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
 from mixlens.capture.picture import Picture
-from mixlens.view import picture
+from mixlens.capture.sound import Sound
+from mixlens.view import picture, wave
 from mixlens.view.kit import arrays, caption, colors, figures, spelling, words
 from mixlens.view.kit.direction import Direction, order
 from mixlens.view.kit.drawn import Attribution
@@ -24,13 +25,15 @@ _WIDTH = 7.0  # inches
 
 def figure(attr: Attribution, path: str | os.PathLike[str] | None = None, kind: str | None = None) -> Figure:
     """A figure of an attribution: `kind="bar"`, a bar a token from the first down, or `"text"`, coloured text; of a
-    picture `"picture"`, which is its default, or `"bar"`.
+    picture `"picture"`, which is its default, or `"bar"`; of a sound also `"wave"`, its default.
 
     Written to `path` if given. Raises UnknownOption (kind, ending of the path) and ResultFileError.
     """
     kinds = {"bar": _bars, "text": _text}
     if isinstance(attr.source, Picture):
         kinds = {"picture": picture.figure, "bar": _bars}
+    elif isinstance(attr.source, Sound):
+        kinds = {"wave": wave.figure, **kinds}
     return figures.finish(figures.choose(kinds, next(iter(kinds)) if kind is None else kind), path, attr)
 
 

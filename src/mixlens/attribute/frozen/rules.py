@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
 from mixlens.architectures import Spec, base_model, layer_modules, submodule
 from mixlens.attribute.frozen.softmax import tempered
@@ -113,6 +114,8 @@ def prepare(rules: Rules, spec: Spec, twin: Any) -> None:
     """Put the rules on a shadow's norms and feed-forward networks. Raises Undefined where one has no rule."""
     if rules.norm == "frozen":
         for module in base_model(twin).modules():
+            if isinstance(module, nn.GroupNorm) or type(module).__module__ == parametrizations.__name__:
+                continue  # of convolutions in front of the layers, where no gradient goes
             if hasattr(module, "eps") or hasattr(module, "variance_epsilon"):
                 module.register_forward_hook(partial(_freeze, Frozen(module, spec.norm, spec.one_plus)))
             elif type(module).__name__.endswith("Norm"):

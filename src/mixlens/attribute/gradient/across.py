@@ -11,7 +11,6 @@ from mixlens.attribute.gradient.functions import TextGraph
 from mixlens.attribute.traced import Traced, padded
 from mixlens.precision import widened
 from mixlens.subject.finite import not_finite
-from mixlens.subject.streams import Streams
 from mixlens.target import Quantity
 
 
@@ -20,7 +19,7 @@ def rows_across(ask: Traced, use: Callable[[TextGraph], Tensor], *, of: Quantity
 
     One pass, and a backward pass through both stacks an answer token. Raises NotFinite.
     """
-    streams = Streams(ask.subject, ask.tokens.ids, ask.source)
+    streams = ask.streams
     encoder, decoder = streams.graphs(recompute)
     leaves, scores = (encoder.hidden[0], decoder.hidden[0]), []
     with torch.enable_grad():

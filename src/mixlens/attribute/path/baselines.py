@@ -11,8 +11,9 @@ from torch import Tensor
 
 from mixlens.architectures import TEXT, Spec
 from mixlens.capture.batch import collate
-from mixlens.capture.picture import FILLERS, PIXELS, Picture, filled
+from mixlens.capture.fed import fillers, listed
 from mixlens.capture.run import Reading, Watch, run
+from mixlens.capture.signal import Signal
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import text_of
 from mixlens.errors import Undefined, UnknownOption
@@ -51,9 +52,11 @@ def layer_input(
 
 
 def default_baseline(subject: Subject) -> str:
-    """[CLS] [MASK] ... [SEP] where there is a mask token, else zeros; of a picture its own mean everywhere."""
-    if subject.head.fed == PIXELS:
-        return FILLERS[0]
+    """[CLS] [MASK] ... [SEP] where there is a mask token, else zeros; of a picture its own mean everywhere, of a
+    sound silence.
+    """
+    if fillers(subject.head.fed):
+        return fillers(subject.head.fed)[0]
     return "zeros" if subject.head.mask is None else "mask"
 
 
@@ -61,12 +64,11 @@ def baseline_text(subject: Subject, tokens: Stream, kind: Any) -> Stream:
     """The text that is the baseline: all but special tokens replaced. Raises Undefined, UnknownOption."""
     if isinstance(kind, Tensor) or kind == "zeros":
         return tokens
-    if isinstance(tokens, Picture):
-        for known in FILLERS:
-            if kind == known:
-                return replace(tokens, inputs={PIXELS: filled(tokens.pixels, tokens.grid, known)})
+    if isinstance(tokens, Signal):
+        if isinstance(kind, str) and kind in tokens.fillers:
+            return tokens.filled(kind)
         raise UnknownOption(
-            "expected baseline='zeros' (of embeddings), 'grey', 'blur' or 'zero' (of pixels), or a tensor, got "
+            f"expected baseline='zeros' (of embeddings), {listed(tokens.fillers)} (of the input), or a tensor, got "
             f"{kind!r}"
         )
     tokens = text_of(tokens)

@@ -17,7 +17,6 @@ from mixlens.errors import Undefined, UnknownOption
 from mixlens.mixing import MIXING
 from mixlens.options import options_of
 from mixlens.precision import at_least_single
-from mixlens.subject.streams import Streams
 
 if TYPE_CHECKING:
     from mixlens.attribute.preset.family import Preset
@@ -35,7 +34,7 @@ def rows_across(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
     their sum, so that both streams' shares compare. Raises Undefined for options that mean nothing here.
     """
     options, share = _options(preset, ask.options), preset.arguments.get("residual") or 0.0
-    streams, mixing = Streams(subject, ask.tokens.ids, ask.source), MIXING[preset.mixing]
+    streams, mixing = ask.streams, MIXING[preset.mixing]
     below: list[Tensor] = []
     maps: dict[str, list[Tensor]] = {TARGET: [], SOURCE: []}
     assert mixing.across is not None

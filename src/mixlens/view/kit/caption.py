@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixlens.capture.picture import Picture
+from mixlens.capture.sound import Sound
 from mixlens.escape import one_line, visible
 from mixlens.view.kit.drawn import Attribution, LayerMaps
 from mixlens.view.kit.spelling import number, probability, spelled, value_text
@@ -21,7 +22,8 @@ def heading(result: Attribution | LayerMaps) -> str:
 
 def kind(result: Any) -> str:
     """What is explained, as a page calls it."""
-    return "picture" if isinstance(getattr(result, "source", None), Picture) else "text"
+    source = getattr(result, "source", None)
+    return "picture" if isinstance(source, Picture) else "sound" if isinstance(source, Sound) else "text"
 
 
 def about(result: Attribution | LayerMaps) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mixlens.capture.sound import Sound
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
 from mixlens.capture.words import units
@@ -62,6 +63,8 @@ def _names(stream: Stream) -> list[Piece]:
 
 def words(stream: Stream) -> list[Piece]:
     """A piece a word; a piece a token where no words are known."""
+    if isinstance(stream, Sound) and stream.has_words:
+        return [(u.before, visible(u.text), list(u.indices), SPECIAL * u.special) for u in units(stream)]
     alone = tokens(stream)
     return grouped(alone, (unit.indices for unit in units(stream))) if stream.has_words else alone
 

@@ -22,8 +22,8 @@ from models import families
 QUICK = ("bert", "gemma2")  # post- and pre-LN, both norms, grouped heads, a window, a cap; -m slow: all others
 # and parallel layers, experts, shared layers, attention seen at its softmax, sinks, two norms a branch
 WHOLE = (*QUICK, "gpt_neox", "qwen3_moe", "albert-groups", "deberta-v2", "gpt_oss", "opt-post")
-# The pass alone, norms and vectors of terms, those of heads, the null space, the rest of the layer. (Its Jacobian is
-# held against autograd's on every family, tests/oracles/test_hta.py.)
+# The pass alone, norms and vectors of terms, those of heads, the null space, the rest of the layer. (The layer's Jacobian
+# is tried on QUICK, and held against autograd's on every family: tests/oracles/test_hta.py.)
 PARTS = ("attention", "globenc", "alti", "ifr", "effective_attention", "value_zeroing")
 
 
@@ -36,8 +36,8 @@ def chunk_sizes() -> list[tuple[object, str]]:
 def methods(name: str) -> list[str]:
     """The methods that are tried on a family."""
     spec = spec_for(families.config_of(name))
-    tried = MIXING if name in WHOLE else PARTS
-    return [method for method in tried if MIXING[method].defined(spec)]
+    whole = [m for m, facts in MIXING.items() if name in QUICK or facts.work != "jacobian"]
+    return [method for method in (whole if name in WHOLE else PARTS) if MIXING[method].defined(spec)]
 
 
 everywhere = pytest.mark.parametrize("name", families.each(QUICK))
@@ -146,12 +146,11 @@ def test_appended_tokens_change_no_earlier_row(name):
 @everywhere
 def test_chunk_sizes_change_no_number(name, monkeypatch):
     sizes = {1: 3, 3_000: 5}  # one row or key at a time; a few, and fewer at the end
-    tried = [m for m in methods(name) if name in QUICK or MIXING[m].work != "jacobian"]  # (tiles: test_hta.py)
-    whole = {(m, n): alone(name, m, n).scores for m in tried for n in sizes.values()}  # (as the sizes are)
+    whole = {(m, n): alone(name, m, n).scores for m in methods(name) for n in sizes.values()}  # (as the sizes are)
     for size, n in sizes.items():
         for module, constant in chunk_sizes():
             monkeypatch.setattr(module, constant, size)
-        for method in tried:
+        for method in methods(name):
             close(maps(name, method, families.text()[:n]), whole[method, n], method)
 
 

@@ -109,7 +109,7 @@ def test_every_thing_that_can_be_added_has_a_section() -> None:
     added = (
         "A mixing method,An aggregation,An attribution method,A kind of attribution methods,An architecture,A measure"
     )
-    assert list(SECTIONS) == [*added.split(","), "A task", "A reproduction", "A view"]
+    assert list(SECTIONS) == [*added.split(","), "A task", "A similarity method", "A reproduction", "A view"]
 
 
 def test_an_entry_goes_where_it_says() -> None:

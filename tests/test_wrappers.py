@@ -171,6 +171,33 @@ def test_whole_numbers_are_refused():
     model.bert.pooler.dense.weight = nn.Parameter(torch.ones(32, 32, dtype=torch.int8), requires_grad=False)
     with pytest.raises(UnsupportedConfig, match=r"bert.pooler.dense.weight is quantised \(1 such"):
         mixlens.load(model)
+    model.hf_quantizer = object()  # what transformers keeps beside the weights that it quantised, and can undo
+    with pytest.raises(UnsupportedConfig, match=r"model.dequantize\(\) makes floats of these very weights"):
+        mixlens.load(model)
+
+
+def test_a_quantised_configuration_is_told_how_to_be_undone():
+    model = families.make("llama")
+    model.config.quantization_config = {"quant_method": "awq", "bits": 4}  # its whole numbers are buffers
+    with pytest.raises(UnsupportedConfig, match=r"make floats of these very weights, from_pretrained.*dequantize\(\)"):
+        mixlens.load(model)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # bitsandbytes's, of kernels that are not there
+@pytest.mark.parametrize("bits", [4, 8])
+def test_what_was_quantised_and_made_floats_again_is_explained(tmp_path, bits):
+    pytest.importorskip("bitsandbytes", reason="needs bitsandbytes, which is no extra of ours")
+    whole, name = families.make("llama").float(), "layers.0.mlp.up_proj.weight"
+    whole.save_pretrained(tmp_path)
+    chosen = transformers.BitsAndBytesConfig(**{f"load_in_{bits}bit": True})
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, quantization_config=chosen, device_map="cpu")
+    with pytest.raises(UnsupportedConfig, match=r"is quantised.*model.dequantize\(\) makes floats"):
+        mixlens.load(model)
+    lens = mixlens.load(model.dequantize())
+    assert lens.check().passed
+    floats, before = (m.get_parameter(name) for m in (lens.model.base_model, whole.base_model))
+    assert 0 < float((floats - before).abs().max()) < float(before.abs().max())  # rounded, not another's
 
 
 # --- tokenizers ---

@@ -191,8 +191,12 @@ def usable(model: Any) -> None:
     if quantised or whole:
         raise UnsupportedConfig(
             f"expected weights that are floating-point numbers, {(quantised or whole)[0]} is quantised "
-            f"({len(quantised or whole)} such parts): what it computes is no sum that can be taken apart; load the "
-            "model in float32 or bfloat16"
+            f"({len(quantised or whole)} such parts): its kernels are no sums that can be taken apart; "
+            + (
+                "model.dequantize() makes floats of these very weights, then load the model"
+                if getattr(model, "hf_quantizer", None) is not None
+                else "load the model in float32 or bfloat16"
+            )
         )
     if not parameters:
         raise ModelError(f"expected a model with weights, {type(model).__name__} has no parameters")

@@ -51,8 +51,10 @@ def attributed(family, method, t, **how):
 
 @pytest.mark.parametrize(("family", "method"), list(cases()))
 def test_rows_are_attribute_at_each_position(family, method):
-    how = OPTIONS.get(method, {})
-    trace = lens(family).trace(PROMPT, ANSWER, method, **how)
+    how, heard = OPTIONS.get(method, {}), [(0, 1)]
+    trace = lens(family).trace(PROMPT, ANSWER, method, progress=lambda *news: heard.append(news), **how)
+    shares = [done / total for done, total in heard]
+    assert shares == sorted(shares) and shares[-1] == 1, heard
     assert trace.scores.shape == (3, 9) and trace.scores.dtype == torch.float64
     for t in range(3):
         one = attributed(family, method, t, **how)

@@ -162,7 +162,10 @@ def _floats(key: str, value: Any) -> bool:
 
 
 def _unsupported(config: Any, key: str, value: Any, default: Any) -> UnsupportedConfig:
+    remedy = "load a model without it, or add the rule (CONTRIBUTING.md)"
+    if key == "quantization_config":
+        remedy = "make floats of these very weights, from_pretrained(...).dequantize(), and load the model"
     return UnsupportedConfig(
         f"expected the configuration of '{config.model_type}' with {key}={default!r}, got {key}={value!r}, which may "
-        "change the mathematics and has no rule here; load a model without it, or add the rule (CONTRIBUTING.md)"
+        f"change the mathematics and has no rule here; {remedy}"
     )

@@ -16,6 +16,7 @@ from mixlens.capture.run import LayerPass, run
 from mixlens.capture.stream import Stream
 from mixlens.decompose import Block, Terms
 from mixlens.decompose.dots import dots
+from mixlens.progress import Progress
 from mixlens.subject import Subject
 from mixlens.subject.unembedding import Unembedding
 from mixlens.target import Quantity
@@ -64,14 +65,20 @@ class Keeper:
 
 
 def rows_pass(
-    subject: Subject, tokens: Stream, rows: Sequence[int], also: Callable[[Block, Block], Any] | None = None
+    subject: Subject,
+    tokens: Stream,
+    rows: Sequence[int],
+    also: Callable[[Block, Block], Any] | None = None,
+    progress: Progress | None = None,
 ) -> RowsPass:
-    """One pass over a text, of which a `Keeper` keeps what it does."""
+    """One pass over a text, of which a `Keeper` keeps what it does; `progress` hears of its layers."""
     (batch,) = subject.batches([tokens], 1)
     keeper = Keeper(rows, also)
 
     def keep(seen: LayerPass) -> None:
         keeper.see(Block(subject.spec, seen))
+        if progress is not None:
+            progress(seen.index + 1, subject.layers)
 
     return keeper.kept(run(subject.model, subject.spec, batch.inputs, keep))
 

@@ -18,6 +18,7 @@ from mixlens.capture.stream import Stream
 from mixlens.cost import Cost, keys_and_values, rolled_down
 from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
+from mixlens.progress import Progress, part_of
 from mixlens.results import Attribution
 from mixlens.subject import Subject
 from mixlens.subject.head import HeadTask
@@ -70,27 +71,33 @@ class Logit(Method):
         """One text at a time. Raises TargetError, Undefined for what is no language model."""
         ask.need_answering_row(subject)
         results = []
-        for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
-            seen = self.see(subject, tokens, [read.at], ask.options)
+        for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True)):
+            told = part_of(ask.progress, number, len(ask.texts))
+            seen = self.see(subject, tokens, [read.at], ask.options, told)
             logits = subject.unembedding.logits(seen.normed)
             resolved = answer(subject.head, read, (logits[0],))
             scores, layers = self.score(subject, seen, logits, [resolved], ask.options)
             meta = {**provenance(subject, tokens), "of": resolved.chosen(self.of)}
             results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
-            if ask.progress is not None:
-                ask.progress(number, len(ask.texts))
         return results
 
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of one pass."""
-        seen = self.see(subject, ask.tokens, ask.rows, ask.options)
+        seen = self.see(subject, ask.tokens, ask.rows, ask.options, ask.progress)
         ask.passed(seen.normed)
         return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
 
-    def see(self, subject: Subject, tokens: Stream, rows: Sequence[int], options: Mapping[str, Any]) -> RowsPass:
+    def see(
+        self,
+        subject: Subject,
+        tokens: Stream,
+        rows: Sequence[int],
+        options: Mapping[str, Any],
+        progress: Progress | None,
+    ) -> RowsPass:
         """The pass that the scores are made of."""
-        return rows_pass(subject, tokens, rows)
+        return rows_pass(subject, tokens, rows, progress=progress)
 
     def score(
         self,
@@ -122,9 +129,16 @@ class AltiLogit(Logit):
     def layers(self, deep: Deep) -> Literal["own"] | None:
         return None
 
-    def see(self, subject: Subject, tokens: Stream, rows: Sequence[int], options: Mapping[str, Any]) -> RolledPass:
+    def see(
+        self,
+        subject: Subject,
+        tokens: Stream,
+        rows: Sequence[int],
+        options: Mapping[str, Any],
+        progress: Progress | None,
+    ) -> RolledPass:
         """The pass with a map of every layer."""
-        return rolled_pass(subject, tokens, rows, options.get("p", 1))
+        return rolled_pass(subject, tokens, rows, options.get("p", 1), progress)
 
     def score(
         self,

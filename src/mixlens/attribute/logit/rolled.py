@@ -14,6 +14,7 @@ from mixlens.attribute.logit.direct import Keeper, RowsPass
 from mixlens.capture.stream import Stream
 from mixlens.decompose.dots import dots
 from mixlens.mixing.alti import alti
+from mixlens.progress import Progress
 from mixlens.subject import Subject
 from mixlens.subject.descent import Descent
 
@@ -27,10 +28,12 @@ class RolledPass(RowsPass):
     down: Descent
 
 
-def rolled_pass(subject: Subject, tokens: Stream, rows: Sequence[int], p: int) -> RolledPass:
+def rolled_pass(
+    subject: Subject, tokens: Stream, rows: Sequence[int], p: int, progress: Progress | None = None
+) -> RolledPass:
     """One pass over a text, ready to be gone through again from the top down, beside what `rows_pass` keeps."""
     keeper = Keeper(rows, lambda block, chosen: (chosen.x[0], (chosen.y - chosen.result("residual"))[0]))
-    down = Descent(subject, tokens, lambda block: alti(block, p=p), by_rows=True, watch=keeper.see)
+    down = Descent(subject, tokens, lambda block: alti(block, p=p), by_rows=True, watch=keeper.see, progress=progress)
     return RolledPass(**vars(keeper.kept(down.output)), down=down)
 
 

@@ -18,6 +18,7 @@ from mixlens.attribute.span.hops import Span, rows_of, span_rows
 from mixlens.capture.text import Tokens, text_of
 from mixlens.cost import Cost, beside, keys_and_values
 from mixlens.errors import Undefined, UnknownOption
+from mixlens.progress import Progress, part_of
 from mixlens.results import Attribution
 from mixlens.subject import Subject
 from mixlens.subject.head import HeadTask
@@ -69,15 +70,14 @@ class SpanRoutes(Method):
         if ask.options.get("span", "token") != "token":
             raise UnknownOption(f"span= is of the tokens of an answer, for {ask.name} in lens.trace; leave it out here")
         results = []
-        for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True), 1):
+        for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True)):
             named = ask.options.get("reasoning")
             reasoning = range(0) if named is None else token_range(ask.name, "reasoning", named, len(tokens), 1)
             span = Span(range(read.at + 1, read.at + 2), reasoning)
-            scores = self._scores(subject, text_of(tokens), [span], ask.options)[0]
+            told = part_of(ask.progress, number, len(ask.texts))
+            scores = self._scores(subject, text_of(tokens), [span], ask.options, told)[0]
             resolved = answer(subject.head, read, tuple(row_logits(subject, tokens, [read.at])))
             results.append(ask.result(tokens, scores, None, resolved, provenance(subject, tokens)))
-            if ask.progress is not None:
-                ask.progress(number, len(ask.texts))
         return results
 
     @torch.no_grad()
@@ -91,7 +91,7 @@ class SpanRoutes(Method):
             through = (range(mine.start) or mine) if reasoning is None else reasoning
             through = range(through.start, min(through.stop, mine.stop))
             spans.append(Span(_moved(mine, first), _moved(through, first)))
-        rows = self._scores(subject, text_of(ask.tokens), spans, ask.options, ask)
+        rows = self._scores(subject, text_of(ask.tokens), spans, ask.options, ask.progress, ask)
         return torch.cat([row.expand(len(span.tokens), -1) for row, span in zip(rows, spans, strict=True)])
 
     def _scores(
@@ -100,10 +100,11 @@ class SpanRoutes(Method):
         tokens: Tokens,
         spans: Sequence[Span],
         options: Mapping[str, Any],
+        progress: Progress | None,
         ask: Traced | None = None,
     ) -> Tensor:
         rows = rows_of(spans)
-        seen = rows_pass(subject, tokens, rows, sums)
+        seen = rows_pass(subject, tokens, rows, sums, progress)
         if ask is not None and set(ask.rows) <= set(rows):
             ask.passed(seen.normed[[rows.index(row) for row in ask.rows]])
         return span_rows(seen.beside, rows, spans, options.get("hops", 1)).cpu()

@@ -111,14 +111,14 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "says"), CHANGES, ids=[says[:20] for _, says in CHANGES])
-def test_a_changed_run_is_refused(lens: mixlens.Lens, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+def test_a_changed_run_is_refused(lens: mixlens.Lens, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"data": TEXTS, "method": "alti", "out": tmp_path}
     mixlens.explain_data(lens, **asked)
     before = files(tmp_path)
-    with pytest.raises(RunChanged, match=says):
-        mixlens.explain_data(lens, **{**asked, **change})
-    assert files(tmp_path) == before
+    for change, says in CHANGES:
+        with pytest.raises(RunChanged, match=says):
+            mixlens.explain_data(lens, **{**asked, **change})
+        assert files(tmp_path) == before
 
 
 def test_another_model_is_refused(lens: mixlens.Lens, tmp_path: Path, tiny_bert_folder: Path) -> None:

@@ -22,7 +22,7 @@ from models import families
 QUICK = ("bert", "gemma2")  # post- and pre-LN, both norms, grouped heads, a window, a cap; -m slow: all others
 # and parallel layers, experts, shared layers, attention seen at its softmax, sinks, two norms a branch
 WHOLE = (*QUICK, "gpt_neox", "qwen3_moe", "albert-groups", "deberta-v2", "gpt_oss", "opt-post")
-# The pass alone, norms and vectors of terms, those of heads, the null space, the rest of the layer. (The layer's Jacobian
+# The pass alone, norms and vectors of terms, those of heads, the null space, the rest of the layer. (Its Jacobian
 # is tried on QUICK, and held against autograd's on every family: tests/oracles/test_hta.py.)
 PARTS = ("attention", "globenc", "alti", "ifr", "effective_attention", "value_zeroing")
 

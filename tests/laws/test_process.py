@@ -120,7 +120,7 @@ STATES = {
         torch.no_grad, flush_denormal, lambda: shown_warnings("ignore"), decimal_comma
     ),
 }
-QUICK = ("float64", "device", "inference")  # the others in the slow suite
+QUICK = ("float64", "device")  # the others in the slow suite
 TEXT = [5, 17, 8, 44, 23]
 KINDS = [("bert", "sequence"), ("llama", "causal")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mixlens import Target
 from mixlens.attribute.defaults import DEFAULTS
 from mixlens.attribute.names import method
 from mixlens.errors import Undefined
@@ -16,7 +17,7 @@ CASES = [
     ("gpt2", "causal", {}, "path_logit"),
     ("opt", "causal", {"do_layer_norm_before": False}, "saliency"),  # norms behind its sums: no one residual stream
     ("gpt2", "sequence", {}, "saliency"),
-    ("bert", "sequence", {}, "alti"),
+    ("bert", "sequence", {}, "cp_lrp"),
 ]
 
 
@@ -25,6 +26,11 @@ def test_it_goes_by_task_and_architecture(family, head, settings, expected):
     lens = families.lens(family, head, **settings)
     assert lens.attribute(TEXT).method == expected
     assert lens.plan(TEXT).method == expected
+
+
+@pytest.mark.parametrize("head", ["masked", "token"])
+def test_encoders_that_answer_at_a_token_have_a_rollout(head):
+    assert families.lens("bert", head).attribute(TEXT, target=Target(1, position=2)).method == "alti"
 
 
 def test_without_an_answer_there_are_maps_alone():

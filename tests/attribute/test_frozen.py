@@ -319,8 +319,6 @@ def test_its_own_temperature_is_the_softmaxs_own_gradient_in_blocks_of_rows(form
             "expected paths='row' or 'all' for path_logit",
         ),
         ("llama", "causal", "gim", {"readout": 0}, Undefined, "gim reads the row that answers; leave readout= out"),
-        ("opt-post", "causal", "cp_lrp", {}, Undefined, "cp_lrp is worked out for a residual stream that no norm"),
-        ("gpt2", "sequence", "cp_lrp", {}, Undefined, "cp_lrp explains the answers of causal heads, got a sequence"),
     ],
 )
 def test_what_has_no_rule_is_refused(family, head, method, options, error, says):

@@ -17,7 +17,7 @@ from mixlens.cli import app
 def test_explain_prints_the_words(cli):
     result = cli("explain", TEXT)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "alti" in result.stdout
+    assert "cp_lrp" in result.stdout
     assert "meaningful" in result.stdout
 
 
@@ -78,7 +78,8 @@ def test_truncate_cuts_only_when_asked(cli):
 
 def test_options_reach_the_method(cli):
     plain, other = (
-        json.loads(cli("explain", TEXT, *more, "--json", "-").stdout)["scores"] for more in ([], ["-o", "p=2"])
+        json.loads(cli("explain", TEXT, "--method", "alti", *more, "--json", "-").stdout)["scores"]
+        for more in ([], ["-o", "p=2"])
     )
     assert plain != other
 

@@ -123,7 +123,7 @@ def test_the_check_is_run_again_when_the_dtype_changed(tiny_bert_folder):
 def test_a_check_that_fails_later_raises_as_at_load(tiny_bert_folder):
     own = mixlens.load(tiny_bert_folder)
     own.model.bert.encoder.layer[1].output.dense.bias.data += 1e6  # more than half precision can hold
-    own.attribute("a deep film")
+    own.attribute("a deep film", "alti")
     own.model.half()
     for ask in (own.attribute, own.mixing, own.plan, own.attribute):
         with pytest.raises(NotFinite, match="holds NaN or infinity"):

@@ -88,7 +88,11 @@ BAD_ASKS = [
     ({"method": "grad_x_input", "absolute": "no"}, UnknownOption, "expected absolute= True or False"),
     ({"method": "blank_out", "words": 1}, UnknownOption, "expected words= True or False"),
     ({"normalize": "yes"}, UnknownOption, "expected normalize= True or False"),
-    ({"receptive_field": "x"}, UnknownOption, "expected receptive_field= True or False for alti, got 'x'"),
+    (
+        {"method": "alti", "receptive_field": "x"},
+        UnknownOption,
+        "expected receptive_field= True or False for alti, got 'x'",
+    ),
     ({"method": "integrated_gradients", "steps": "a"}, UnknownOption, "expected steps= a whole number for .*, got 'a'"),
     (
         {"method": "integrated_gradients", "steps": None},
@@ -106,7 +110,7 @@ BAD_ASKS = [
     ({"target": "LABEL_2"}, TargetError, "no label 'LABEL_2'; did you mean 'LABEL_"),
     ({"target": Target("LABEL_1", foil=1)}, TargetError, "expected a foil other than the target"),
     ({"target": Target(position=2)}, TargetError, "a position means nothing for a sequence head; .* readout=2"),
-    ({"receptive_field": True}, Undefined, "expected maps of a causal model"),
+    ({"method": "alti", "receptive_field": True}, Undefined, "expected maps of a causal model"),
 ]
 
 

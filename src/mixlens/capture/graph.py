@@ -49,6 +49,8 @@ def graph(
     received: Sequence[int] | None = None,
     recompute: bool = False,
     heads: bool = True,
+    call: Callable[[Call], Call] | None = None,
+    prepare: Callable[[Any], None] | None = None,
 ) -> Graph:
     """Run the whole model with the input of `layer` cut off from what is below it.
 
@@ -56,6 +58,8 @@ def graph(
     dim); what is below may then be left out (`skip`, and `tokens` too: see `run`). `also` and `on_linear` see every
     layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. `received`: the texts'
     lengths, where the attention that tokens receive is wanted. `recompute`: see `Recorder`. `heads`: run the head too.
+    `call` and `prepare`: what goes on in the place of an attention call, and changes the shadow first, with the same
+    numbers but other gradients.
     Raises Undefined for weights of layers with several attentions.
     """
     if (weights or received is not None) and len(spec.attends) > 1:
@@ -74,10 +78,12 @@ def graph(
         kept.append(new)
         return new
 
-    def on_call(index: int, call: Call) -> Tensor | None:
-        if not weights or index < layer:
+    def on_call(index: int, seen: Call) -> Tensor | Call | None:
+        if index < layer:
             return None
-        made = call.weights()
+        if not weights:
+            return None if call is None else call(seen)
+        made = seen.weights()
         attention.setdefault(index, made)  # a layer that runs again is told the same
         return made
 
@@ -94,7 +100,7 @@ def graph(
 
     with torch.enable_grad():
         watch, reading = Watch(on_layer, on_input, on_call, on_linear), Reading(heads, at, tokens)
-        output = run(model, spec, inputs, watch, reading, skip=skip, recompute=recompute)
+        output = run(model, spec, inputs, watch, reading, skip=skip, recompute=recompute, prepare=prepare)
     return Graph(layer, kept, list(attention.values()), output, means)
 
 

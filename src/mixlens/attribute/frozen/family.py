@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from mixlens.answer import answer
+from mixlens.answer import Answer, answer
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
-from mixlens.attribute.frozen.rules import Rules
+from mixlens.attribute.frozen.rules import Rules, prepare, ruled
+from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again
+from mixlens.attribute.gradient.functions import TextGraph
 from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.traced import Traced
 from mixlens.budget import sizes_of
@@ -21,7 +25,6 @@ from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
 from mixlens.subject import Subject
 from mixlens.subject.finite import not_finite
-from mixlens.subject.head import HeadTask
 from mixlens.subject.provenance import provenance
 from mixlens.target import Quantity
 
@@ -40,24 +43,18 @@ TEMPERED = replace(BACKWARD, passes=lambda sizes, n: BACKWARD.passes(sizes, n) +
 
 @dataclass(frozen=True)
 class Frozen(Method):
-    """Gradient times input by `rules`, of a causal language model's answer."""
+    """Gradient times input by `rules`. Beyond the last layer the head, whatever it is, keeps its own gradient."""
 
     rules: Rules = Rules()  # noqa: RUF009 (frozen)
     of: Quantity = "log_odds"  # of a logit, what speaks for every likely answer is in it too: its source is found later
     signed: bool = True
     class_specific: bool = True
-    heads: tuple[HeadTask, ...] | None = ("causal",)
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return BACKWARD if self.rules.softmax in (None, 1.0) else TEMPERED
 
     def for_spec(self, spec: Spec) -> Method:
         super().for_spec(spec)
-        if spec.order == "post":
-            raise Undefined(
-                f"{self.name} is worked out for a residual stream that no norm interrupts, this model's layers are "
-                "post-LN; use saliency or grad_x_input"
-            )
         if len(spec.attends) > 1:
             raise Undefined(
                 f"{self.name} has rules for layers of one attention, got {len(spec.attends)}; use saliency or "
@@ -78,6 +75,8 @@ class Frozen(Method):
 
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """A batch of texts at a time. Raises TargetError, Undefined, UnknownOption."""
+        if not _reads_vocabulary(subject):
+            return self._through_the_head(subject, ask)
         ask.need_answering_row(subject)
         results: dict[int, Attribution] = {}
         for batch in subject.batches(ask.texts, ask.batch_size):
@@ -98,8 +97,35 @@ class Frozen(Method):
                 ask.progress(batch.number, batch.count)
         return [results[i] for i in range(len(ask.texts))]
 
-    def rows(self, subject: Subject, ask: Traced) -> Tensor:
+    def _through_the_head(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
+        """Of an answer that is no row of a vocabulary's map behind the last norm."""
+        ask.need_answer(subject)
+        reduce, layer = self.settings(subject, ask.options)
+
+        def use(i: int, graph: TextGraph, resolved: Answer, value: Tensor) -> Attribution:
+            scores = products(graph.hidden[0], graph.gradients[0], reduce)
+            meta = {**provenance(subject, ask.texts[i]), "of": resolved.chosen(self.of), "value": float(value)}
+            return ask.result(ask.texts[i], scores, None, resolved, meta)
+
+        return differentiate(
+            subject,
+            ask.texts,
+            ask.answers,
+            lambda i, logits: answer(subject.head, ask.reads[i], logits),
+            use,
+            of=self.of,
+            layer=layer,
+            recompute=runs_again(sizes_of(subject), max(map(len, ask.texts))),
+            call=partial(ruled, self.rules),
+            prepare=partial(prepare, self.rules, subject.spec),
+            batch_size=ask.batch_size,
+            progress=ask.progress,
+        )
+
+    def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
         """One forward pass, and one backward pass an answer token over its graph."""
+        if not _reads_vocabulary(subject):
+            return None
         (batch,) = subject.batches([ask.tokens], 1)
         count = len(ask.rows)
         passed = self.see(subject, batch.inputs, [0] * count, ask.rows, ask.options)
@@ -120,6 +146,13 @@ class Frozen(Method):
             raise not_finite(subject.model, "a gradient")
         return scores
 
+    def settings(self, subject: Subject, options: Mapping[str, Any]) -> tuple[str, int]:
+        """How products are reduced, and the layer whose input is the variable. Raises UnknownOption."""
+        reduce = options.get("reduce", "sum")
+        if reduce not in REDUCE:
+            raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
+        return reduce, checked_layer(subject, options.get("layer", 0))
+
     def see(
         self,
         subject: Subject,
@@ -129,10 +162,7 @@ class Frozen(Method):
         options: Mapping[str, Any],
     ) -> RuledPass:
         """The pass that the scores are made of."""
-        reduce = options.get("reduce", "sum")
-        if reduce not in REDUCE:
-            raise UnknownOption(f"expected reduce='sum' or 'l2' for {self.name}, got {reduce!r}")
-        layer = checked_layer(subject, options.get("layer", 0))
+        _, layer = self.settings(subject, options)
         again = runs_again(sizes_of(subject), inputs["input_ids"].shape[1])
         return ruled_pass(subject, inputs, texts, rows, self.rules, layer=layer, recompute=again)
 
@@ -149,3 +179,12 @@ class Frozen(Method):
         """(text, token): the scores of the number whose gradient at the rows is `covector`. `rows`: of each text."""
         (gradient,) = gradients(passed, covector, [passed.leaf], last=last)
         return products(passed.leaf, gradient, options.get("reduce", "sum")).cpu()
+
+
+def _reads_vocabulary(subject: Subject) -> bool:
+    """Whether answers are logits of a vocabulary, of the last layer's rows by a norm and a matrix."""
+    if subject.head.task != "causal":
+        return False
+    with suppress(Undefined):
+        return subject.unembedding is not None
+    return False

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mixlens.answer import Answer
 from mixlens.attribute.gradient.functions import TextGraph
+from mixlens.capture.attention import Call
 from mixlens.capture.graph import Graph, graph
 from mixlens.capture.stream import Stream
 from mixlens.precision import widened
@@ -37,6 +38,8 @@ def differentiate(
     received: bool = False,
     recompute: bool = False,
     hide: Sequence[Sequence[bool]] | None = None,
+    call: Callable[[Call], Call] | None = None,
+    prepare: Callable[[Any], None] | None = None,
     batch_size: int = 32,
     progress: Progress | None = None,
 ) -> list[R]:
@@ -44,7 +47,7 @@ def differentiate(
 
     `answers`: where each text's answer is read. `all_hidden`: gradients at every layer, not at the input of `layer`
     alone. `weights`: attention and its gradients too; `received`: the attention that tokens receive. `recompute`: see
-    `Recorder`. `hide`: tokens that nobody may attend to in this pass.
+    `Recorder`. `hide`: tokens that nobody may attend to in this pass. `call`, `prepare`: see `graph`.
     Raises NotFinite.
     """
     results: dict[int, R] = {}
@@ -60,6 +63,8 @@ def differentiate(
             "weights": weights,
             "received": lengths if received else None,
             "recompute": recompute,
+            "call": call,
+            "prepare": prepare,
         }
         g = graph(subject.model, subject.spec, inputs, layer=layer, at=at, **settings)
         with torch.enable_grad():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # (torch's are set below)
+gc.disable()  # until all is imported and collected: nothing of it is garbage
 
 import sys
 from pathlib import Path
@@ -17,10 +21,11 @@ from jaxtyping import install_import_hook
 # tests); an int passes for a float, as for any type checker. Before mixlens is imported.
 SHAPED = ("aggregate", "answer", "attribute", "capture.picture", "decompose", "measure", "mixing", "similarity")
 SHAPED += ("subject.unembedding",)
+SHAPED = tuple(f"mixlens.{part}" for part in SHAPED)
 checker = ModuleType("shape_checker")
 checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 sys.modules["shape_checker"] = checker
-install_import_hook([f"mixlens.{part}" for part in SHAPED], "shape_checker.check")
+install_import_hook(SHAPED, "shape_checker.check")
 
 
 from collections.abc import Iterator
@@ -30,9 +35,18 @@ import pytest
 import torch
 from hypothesis import settings
 
-settings.register_profile("mixlens", deadline=None)  # a busy machine is no fault of a test
+import shaped
+
+settings.register_profile("mixlens", deadline=None, max_examples=40)  # a busy machine is no fault of a test
 settings.load_profile("mixlens")
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, torch.get_num_threads()))
+
+
+# Where the longest tests stand, a minute and less each: they come first, so that none is left to a worker at the end.
+LONG = (
+    *("test_contributing.py", "test_budget.py", "cli/test_trace.py::test_the_embedded", "test_source.py"),
+    *("test_arguments.py::test_any", "reproduce/test_", "evaluation/test_resume.py", "dataset/test_resume.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,6 +54,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "minilm" in item.nodeid.partition("[")[2]:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: not any(part in item.nodeid for part in LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: what looks for garbage need not look at them each time."""
+    shaped.leave_the_others(SHAPED)
+    gc.freeze()
+    gc.enable()
 
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a deep and meaningful film . not bad good ##ly ##s slow very 中 文 < > / script"

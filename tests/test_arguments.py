@@ -123,10 +123,9 @@ def test_every_argument_has_a_kind() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_any_arguments(seed: int) -> None:
+def test_any_arguments() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    words = [sys.executable, str(HERE / "odd.py"), "1500", str(seed)]
+    words = [sys.executable, str(HERE / "odd.py"), "1500", "0"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr[-2000:]
 

@@ -112,7 +112,12 @@ def test_a_budget_makes_small_batches_and_changes_no_number(method, monkeypatch)
         assert (one.scores - other.scores).abs().max() <= 1e-12
 
 
-EVERY = [*((name, "mixing") for name in MIXING), *((name, "attribute") for name in ATTRIBUTIONS)]
+PASSES = {"context_cite", "leave_one_out", "integrated_gradients", "hta", "hta_x_input"}  # of many passes or gradients
+EVERY = [
+    pytest.param(name, call, marks=pytest.mark.slow if name in PASSES else ())
+    for call, names in (("mixing", MIXING), ("attribute", ATTRIBUTIONS))
+    for name in names
+]
 
 
 @pytest.mark.parametrize(("method", "call"), EVERY)

@@ -16,6 +16,7 @@ from mixlens.aggregate.flow import flow
 from mixlens.errors import UnknownOption
 from mixlens.mixing import MIXING
 from models.blocks import each_block
+from shaped import states_shapes, wrapped
 
 FLAT = torch.zeros(3)
 WRONG = {
@@ -42,6 +43,14 @@ def test_wrong_shapes_are_refused(module):
     name, *args = WRONG[module]
     with pytest.raises(jaxtyping.TypeCheckError):
         attrgetter(name)(import_module(f"mixlens.{module}"))(*args)
+
+
+def test_what_states_a_shape_is_known_by_its_signature():
+    written = [f for f in wrapped(["mixlens"]) if any("Float[" in str(said) for said in f.__annotations__.values())]
+    assert len(written) > 50 and all(map(states_shapes, written))
+    assert all(not getattr(f, "__no_type_check__", False) for f in written)
+    assert states_shapes(import_module("mixlens.aggregate.functions").rollout.__wrapped__)  # by the name of a shape
+    assert not states_shapes(test_every_package_is_here)
 
 
 def test_the_checker_can_be_put_aside(unshaped):

@@ -205,8 +205,19 @@ def test_path_logit_reads_a_map_off_its_outputs_without_taking_them_for_the_pass
     torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", [*PRESETS, "path_logit"])
-@pytest.mark.parametrize("name", ["llama", "gemma2", *(pytest.param(f, marks=pytest.mark.slow) for f in DECODERS)])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        *(("llama", method) for method in (*PRESETS, "path_logit")),
+        *(("gemma2", method) for method in ("attn_lrp", "path_logit")),
+        *(
+            pytest.param(f, method, marks=pytest.mark.slow)
+            for f in DECODERS
+            for method in ("attn_lrp", "path_logit")
+            if f not in ("llama", "gemma2")
+        ),
+    ],
+)
 def test_batch_mates_change_nothing(name, method):
     lens, ids = families.lens(name, "causal"), families.text(6)
     one = lens.attribute(ids, method, target=3).scores

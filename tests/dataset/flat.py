@@ -17,8 +17,8 @@ torch.set_num_threads(1)
 import mixlens  # noqa: E402
 from mixlens.dataset import explain  # noqa: E402
 
-ROWS, QUARTERS = 512, 4
-explain.WINDOW = 32
+ROWS, QUARTERS = 256, 4
+explain.WINDOW = 16
 WORDS = "a deep and meaningful film not bad good slow very".split()
 
 

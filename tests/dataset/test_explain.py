@@ -313,7 +313,7 @@ def test_no_lens_is_refused() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(max_size=30), min_size=1, max_size=4))
 def test_odd_texts_are_explained_or_named(lens: mixlens.Lens, texts: list[str]) -> None:
     """Whatever stands in them: each comes back as it was, or with the error that `attribute` raises."""

@@ -141,31 +141,37 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def finished(lens: mixlens.Lens, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing below may change."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    mixlens.evaluate(lens, TEXTS, out=folder, **HOW)
+    return folder
+
+
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_options_are_named(name: str, lens: mixlens.Lens, tmp_path: Path) -> None:
+def test_changed_options_are_named(name: str, lens: mixlens.Lens, finished: Path) -> None:
     changed, says = CHANGES[name]
-    mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
     with pytest.raises(RunChanged) as error:
-        mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **{**HOW, **changed})
+        mixlens.evaluate(lens, TEXTS, out=finished, **{**HOW, **changed})
     assert says in str(error.value)
     assert "another folder (out=)" in str(error.value)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
 
 
-def test_changed_weights_are_named(lens: mixlens.Lens, tiny_bert_folder: Path, tmp_path: Path) -> None:
-    mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
+def test_changed_weights_are_named(tiny_bert_folder: Path, finished: Path) -> None:
     other = mixlens.load(str(tiny_bert_folder))
     with torch.no_grad():
         other.model.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
     with pytest.raises(RunChanged, match=r"model\.weights was"):
-        mixlens.evaluate(other, TEXTS, out=tmp_path / "run", **HOW)
+        mixlens.evaluate(other, TEXTS, out=finished, **HOW)
     swapped = mixlens.load(str(tiny_bert_folder))
     with torch.no_grad():  # the same numbers in another order
         bias = swapped.model.bert.encoder.layer[0].output.dense.bias
         bias.copy_(bias.flip(0).clone())
     with pytest.raises(RunChanged, match=r"model\.weights was"):
-        mixlens.evaluate(swapped, TEXTS, out=tmp_path / "run", **HOW)
+        mixlens.evaluate(swapped, TEXTS, out=finished, **HOW)
 
 
 def test_the_same_file_by_another_name(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

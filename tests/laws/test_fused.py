@@ -16,27 +16,35 @@ from models import families
 CACHES = (lanes, fused_distances, fused_grams)
 
 
-@pytest.fixture(autouse=True)
-def _compiled_anew():
+def forget() -> None:
+    """What was compiled is compiled anew."""
     for cached in CACHES:
         cached.cache_clear()
+
+
+@pytest.fixture
+def compiled_anew():
+    forget()
     yield
-    for cached in CACHES:
-        cached.cache_clear()
+    forget()
 
 
 def _none(*sizes: object) -> None:
     return None
 
 
-@pytest.fixture(params=[4, 8, None], ids=["sse", "avx2", "widest"])
-def width(request, monkeypatch):
+@pytest.fixture(scope="module", params=[4, 8, None], ids=["sse", "avx2", "widest"])
+def width(request):
     """Registers of 4, 8, and as many numbers as this machine has."""
     pytest.importorskip("llvmlite")
-    if request.param is not None:
-        if request.param > lanes():
-            pytest.skip("this machine has no registers of that width")
-        monkeypatch.setattr(fused, "lanes", lambda: request.param)
+    forget()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param is not None:
+            if request.param > lanes():
+                pytest.skip("this machine has no registers of that width")
+            patch.setattr(fused, "lanes", lambda: request.param)
+        yield
+    forget()
 
 
 @pytest.mark.usefixtures("width")
@@ -71,8 +79,13 @@ def test_the_inner_products_are_those_of_float64(residual, tokens, heads, dim):
     assert torch.equal(out, out.mT)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma2"])
-@pytest.mark.parametrize(("method", "options"), [("alti", {"p": 1}), ("alti", {"p": 2}), ("globenc", {}), ("norm", {})])
+@pytest.mark.parametrize(
+    ("name", "method", "options"),
+    [
+        *(("bert", method, options) for method, options in (("alti", {"p": 1}), ("globenc", {}), ("norm", {}))),
+        *(("gpt2", "alti", {"p": 2}), ("llama", "globenc", {}), ("gemma2", "alti", {"p": 1})),
+    ],
+)
 def test_maps_are_the_same_with_it_and_without(name, method, options, monkeypatch):
     """With the loop or without, in a batch or alone: all within the rounding of float32, as this machine rounds.
 
@@ -155,6 +168,7 @@ def test_threads_change_no_number():
     assert all(torch.equal(made[0], other) for other in made[1:])
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_without_the_compiler_torch_does_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)

@@ -29,7 +29,9 @@ pytestmark = pytest.mark.skipif(
     reason="decoders of two streams hand their attention out from transformers 5.24 on",
 )
 
-every = pytest.mark.parametrize("name", DECODERS)
+every = pytest.mark.parametrize(  # norms behind and in front
+    "name", [pytest.param(name, marks=() if name in ("bart", "t5") else pytest.mark.slow) for name in DECODERS]
+)
 
 
 def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:

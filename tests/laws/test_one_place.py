@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,8 +17,6 @@ from mixlens.mixing import MIXING
 
 SOURCE = Path(mixlens.__file__).parent
 FILES = {str(path.relative_to(SOURCE)): path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.py"))}
-TREES = {name: ast.parse(text) for name, text in FILES.items()}
-NODES = [(name, node) for name, tree in TREES.items() for node in ast.walk(tree)]
 
 T = TypeVar("T", bound=ast.AST)
 
@@ -39,8 +38,13 @@ OF_OTHERS = {  # what torch, transformers and notebooks call so
 }
 
 
+@cache
+def every_node() -> list[tuple[str, ast.AST]]:
+    return [(name, node) for name, text in FILES.items() for node in ast.walk(ast.parse(text))]
+
+
 def nodes(kind: type[T]) -> Iterator[tuple[str, T]]:
-    return ((name, node) for name, node in NODES if isinstance(node, kind))
+    return ((name, node) for name, node in every_node() if isinstance(node, kind))
 
 
 def test_model_types_are_known_to_architectures_alone():
@@ -53,7 +57,7 @@ def test_and_decide_nothing_elsewhere(name):
     def decides(node: ast.AST) -> bool:
         return any(isinstance(part, ast.Attribute) and part.attr == "model_type" for part in ast.walk(node))
 
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(ast.parse(FILES[name])):
         if isinstance(node, (ast.Compare, ast.Subscript, ast.Match)):
             assert not decides(node), ast.unparse(node)
         if isinstance(node, (ast.If, ast.IfExp, ast.While)):

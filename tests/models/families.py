@@ -5,11 +5,12 @@ A model is built once and shared by all tests, so no test may change one (`copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from torch import nn
@@ -224,6 +225,16 @@ FOUND: dict[str, Family] = {
     "xlm-roberta-xl": _encoder("xlm-roberta-xl", "XLMRobertaXL", **_SHIFTED),
     "nomic_bert": _encoder("nomic_bert", "NomicBert"),
 }
+
+
+# One for each way to build a layer: post-LN; positions by ids; one matrix for q, k and v; a parallel layer; norms of
+# branches and windows; no first norm in front; a network as a whole; layers that run again; attention at its softmax.
+FEATURES = ("bert", "roberta", "gpt2", "gpt_neox", "gemma2", "modernbert", "qwen3_moe", "albert-inner", "deberta-v2")
+
+
+def each(quick: tuple[str, ...] = FEATURES, of: Iterable[str] = FAMILIES) -> list[Any]:
+    """The families as parameters of a test: some in the fast suite, all in the slow one."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in of]
 
 
 def family(name: str) -> Family:

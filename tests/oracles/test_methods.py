@@ -95,13 +95,14 @@ def really_zeroed(name: str) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     return tuple(methods.zeroed_outputs(name, families.text(), layer) for layer in range(layers))
 
 
-QUICK = ("bert", "gemma2")  # all distances; -m slow: everything else
-SOME = {(name, "cosine") for name in (*NAMES, "albert-inner", "distilbert", "opt")}
+# All distances on two, and one on each other family: a distance is of the two outputs, whichever layer they are of.
+WHOLE = ("bert", "gemma2")
+QUICK = (*NAMES, "albert-inner", "distilbert", "opt")
 ZEROED = [
-    pytest.param(name, distance, marks=() if name in QUICK or (name, distance) in SOME else pytest.mark.slow)
+    pytest.param(name, distance, marks=() if name in QUICK else pytest.mark.slow)
     for name in families.FAMILIES
     if spec_for(families.config_of(name)).seam == "interface"  # the others: tests/capture/test_softmax.py
-    for distance in methods.DISTANCES
+    for distance in (methods.DISTANCES if name in WHOLE else ["cosine"])
 ]
 
 

@@ -33,6 +33,7 @@ def study(tmp_path, monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_what_is_measured(study, monkeypatch):
     monkeypatch.setattr(known, "planted", lambda kind, count, seed, **options: _examples(count, seed))
     found = known.table(study)

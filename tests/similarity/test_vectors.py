@@ -30,13 +30,20 @@ def pooled(h: torch.Tensor, pooling: str) -> torch.Tensor:
     return {"mean": h.mean(0), "first": h[0], "last": h[-1]}[pooling]
 
 
-CASES = [(family, pooling, method) for family in FAMILIES for pooling in POOLING for method in SIMILARITIES]
-# a causal model's first row sees nothing but itself
-CASES = [case for case in CASES if case[:2] != ("llama", "first")]
+# Each method with each family, and the poolings in turn: what follows a vector down to its tokens does not know how it
+# was pooled. (A causal model's first row sees nothing but itself.)
+POOLED = {"bert": POOLING, "llama": ("mean", "last"), "modernbert": ("first", "last", "mean")}
+CASES = [
+    (family, pooling, method)
+    for family, poolings in POOLED.items()
+    for k, method in enumerate(SIMILARITIES)
+    for j, pooling in enumerate(poolings)
+    if k % len(poolings) == j or (family, pooling) == ("bert", "mean")
+]
 FAST = {
     *((("bert", "mean", method)) for method in SIMILARITIES),
-    ("llama", "last", "token_products"),
-    ("modernbert", "first", "alti"),
+    *next([case] for case in CASES if case[0] == "llama"),
+    *next([case] for case in CASES if case[0] == "modernbert"),
 }
 
 

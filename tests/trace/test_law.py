@@ -15,7 +15,9 @@ from models import families
 FAMILIES = ("llama", "gpt2", "gemma2", "qwen3", "gpt_neox")
 PROMPT, ANSWER, FOIL = families.text(6), [5, 7, 11], [5, 8, 12]
 SPELLED = ("alti+layer:1", "norm+mean", "value_zeroing+sum", "attention+flow")
-QUICK = ("head_logit", "alti", "saliency")  # of every family; the rest of them are slow tests
+QUICK = ("head_logit", "alti", "saliency")  # of every family
+# Every method on llama; the others on one more family each, in turn, as slow tests: what a family has of its own (its
+# positions, windows, norms, heads) shows in a quarter of the methods, what a method has of its own in any family.
 # A pass a token of a text and answer token (or hundreds of gradients): tried on one family.
 OPTIONS = {"integrated_gradients": {"steps": 20, "tolerance": 9.0}, "blank_out": {"replace": "delete"}}
 ABLATED = {"leave_one_out", "context_cite"}  # they take nothing out of the answer (attribute/test_ablated.py)
@@ -29,13 +31,14 @@ def lens(name):
 
 def cases():
     for family in FAMILIES:
-        spec = lens(family).spec
-        for method in [m for m, why in supports(spec).items() if why is None and m in {*ATTRIBUTIONS} - ABLATED] + list(
-            SPELLED
-        ):
-            if method not in COSTLY or family == "llama":
-                fast = method not in COSTLY if family == "llama" else method in QUICK
-                yield pytest.param(family, method, marks=[] if fast else pytest.mark.slow)
+        able = [m for m, why in supports(lens(family).spec).items() if why is None and m in {*ATTRIBUTIONS} - ABLATED]
+        for turn, method in enumerate([*able, *SPELLED]):
+            if family == "llama":
+                yield pytest.param(family, method, marks=pytest.mark.slow if method in COSTLY else [])
+            elif method in QUICK:
+                yield pytest.param(family, method)
+            elif method not in COSTLY and FAMILIES[1 + turn % 4] == family:
+                yield pytest.param(family, method, marks=pytest.mark.slow)
 
 
 def attributed(family, method, t, **how):
@@ -61,9 +64,14 @@ def test_rows_are_attribute_at_each_position(family, method):
     assert trace.scores.any()
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("method", ["head_logit", "saliency", "grad_x_input", "attcat", "alti", "random"])
-@pytest.mark.parametrize("family", ["llama", *(pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES[1:])])
+@pytest.mark.parametrize(
+    ("family", "method", "normalize"),
+    [
+        *(("llama", m, n) for m in ("head_logit", "saliency", "attcat", "alti", "random") for n in (False, True)),
+        *(pytest.param(f, "head_logit", False, marks=pytest.mark.slow) for f in FAMILIES[1:]),
+        *(pytest.param(f, "grad_x_input", True, marks=pytest.mark.slow) for f in FAMILIES[1:]),
+    ],
+)
 def test_rows_rather_than_a_foil(family, method, normalize):
     """Answer and foil share their first token, for which nothing speaks; the rest is as `attribute` says."""
     trace = lens(family).trace(PROMPT, ANSWER, method, FOIL, normalize=normalize)

@@ -24,7 +24,17 @@ import pytest
 from forking import Forking
 
 ROOT = Path(__file__).parent.parent
-COPIED = ("src", "tests", "docs", "experiments", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "experiments",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "pyproject.toml",
+)
 PAGE = ROOT / "CONTRIBUTING.md"
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = re.compile(r"# (\S+\.\w+)(?:, in (\w+))?\n")

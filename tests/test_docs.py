@@ -267,3 +267,7 @@ if __name__ == "__main__":
         found = table_in(page, name)
         page = page[: found.start(1)] + make() + page[found.end(1) :]
     (ROOT / "README.md").write_text(page, "utf-8")
+
+
+def test_what_is_to_be_cited_is_this_version():
+    assert f"\nversion: {mixlens.__version__}\n" in read("CITATION.cff")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mixlens.attribute.frozen.paths import PathLogit
+from mixlens.attribute.frozen import Frozen, PathLogit
 from mixlens.attribute.logit import Logit
 from mixlens.attribute.names import method
 from mixlens.errors import Undefined
@@ -64,6 +64,8 @@ def _defined(name: str, subject: Subject) -> bool:
         chosen = method(name).for_spec(subject.spec).for_head(subject.head)
         if isinstance(chosen, (Logit, PathLogit)):
             subject.unembedding  # noqa: B018 (raises where the logits are made otherwise)
+        if isinstance(chosen, Frozen):
+            chosen.tried(subject)
     except Undefined:
         return False
     return True

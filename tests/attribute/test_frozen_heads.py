@@ -95,6 +95,18 @@ def test_a_classifier_by_rules_written_out(method, rules):
     torch.testing.assert_close(norms, (leaf.detach() * gradient).norm(dim=-1), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize(("family", "head", "linear"), [("bert", "token", True), ("bert", "sequence", False)])
+def test_scores_of_a_logit_sum_to_it_where_no_bias_is_and_the_head_is_linear(family, head, linear):
+    model = families.make(family, head)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+    where = {"position": 2} if head == "token" else {}
+    attr = mixlens.load(model).attribute(families.text(6), "cp_lrp", Target(1, of="logit", **where))
+    assert (float(attr.scores.sum()) == pytest.approx(attr.meta["value"], rel=1e-9)) is linear
+
+
 @pytest.mark.parametrize("method", PRESETS)
 def test_pictures_have_them(method):
     lens, picture = pictures.lens("vit"), pictures.pixels()[0]

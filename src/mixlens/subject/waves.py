@@ -38,7 +38,11 @@ def wave_of(given: Any, rate: int | None) -> Wave:
         given = _file(given)
     came = rate
     if isinstance(given, tuple):
-        if len(given) != 2 or isinstance(given[1], bool) or not isinstance(given[1], (int, float, np.number)):
+        if (
+            len(given) != 2
+            or isinstance(given[1], bool)
+            or not isinstance(given[1], (int, float, np.integer, np.floating))
+        ):
             raise InputError(f"{_EXPECTED}, got a tuple of {len(given)}: {given!r:.60}")
         if not (np.isfinite(given[1]) and given[1] > 0 and given[1] == int(given[1])):
             raise InputError(f"expected a rate, a whole number of samples a second above 0, got {given[1]}")

@@ -38,6 +38,16 @@ def test_without_an_answer_there_are_maps_alone():
     assert families.lens("bert").attribute(TEXT, readout=0).method == "alti"
 
 
+def test_a_row_is_explained_by_a_map_and_no_answers_gradient_ignores_it():
+    lens = families.lens("bert", "sequence")
+    attr = lens.attribute(TEXT, readout=2)
+    assert attr.method == lens.plan(TEXT, readout=2).method == "alti" and attr.meta["readout"] == 2
+    with pytest.raises(
+        Undefined, match=r"cp_lrp explains the answer itself, no row.*; leave readout= out, or use alti"
+    ):
+        lens.attribute(TEXT, "cp_lrp", readout=2)
+
+
 @pytest.mark.parametrize(("family", "settings", "expected"), [(c[0], c[2], c[3]) for c in CASES if c[1] == "causal"])
 def test_a_trace_has_the_same(family, settings, expected):
     lens = families.lens(family, "causal", **settings)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+import mixlens
 from mixlens import Target
 from mixlens.attribute.frozen import Frozen, Rules
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.errors import Undefined
-from models import exact, families, pictures
+from models import exact, families, pictures, sounds
 
 PRESETS = ("cp_lrp", "attn_lrp", "gim")
 # layers: norms behind the sums, in front, at the softmax's seam, gated; heads: of one row, of all, of a vocabulary
@@ -94,11 +95,51 @@ def test_a_classifier_by_rules_written_out(method, rules):
     torch.testing.assert_close(norms, (leaf.detach() * gradient).norm(dim=-1), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize(("family", "head", "linear"), [("bert", "token", True), ("bert", "sequence", False)])
+def test_scores_of_a_logit_sum_to_it_where_no_bias_is_and_the_head_is_linear(family, head, linear):
+    model = families.make(family, head)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+    where = {"position": 2} if head == "token" else {}
+    attr = mixlens.load(model).attribute(families.text(6), "cp_lrp", Target(1, of="logit", **where))
+    assert (float(attr.scores.sum()) == pytest.approx(attr.meta["value"], rel=1e-9)) is linear
+
+
 @pytest.mark.parametrize("method", PRESETS)
 def test_pictures_have_them(method):
     lens, picture = pictures.lens("vit"), pictures.pixels()[0]
     whole, above = (lens.attribute(picture, method, layer=layer).scores for layer in (0, 1))
     assert whole.shape == above.shape and not torch.allclose(whole, above)
+
+
+@pytest.mark.parametrize("settings", [{"do_stable_layer_norm": True}, {"conv_pos_batch_norm": True}])
+def test_sounds_have_them_whatever_the_norms_in_front_are(settings):
+    lens = mixlens.load(sounds.make("hubert-classes", **settings), sounds.extractor())
+    wave = sounds.sound()
+    target = Target(1, of="logit")
+    scores = [lens.attribute(wave, method, target).scores for method in ("cp_lrp", "gim", "grad_x_input")]
+    assert not torch.allclose(scores[0], scores[2]) and not torch.allclose(scores[1], scores[2])
+    assert lens.attribute(wave).method == "cp_lrp"
+
+
+class NoNorm(torch.nn.Module):
+    """A norm that is none."""
+
+    def forward(self, x):
+        return 0.5 * x
+
+
+def test_a_norm_without_a_rule_is_refused_by_name_and_has_another_default():
+    model = families.make("bert", "sequence")
+    dense = model.bert.encoder.layer[1].intermediate.dense
+    model.bert.encoder.layer[1].intermediate.dense = torch.nn.Sequential(NoNorm(), dense)
+    lens = mixlens.load(model)
+    with pytest.raises(Undefined, match="got NoNorm, for which no rule is here; use saliency"):
+        lens.attribute(families.text(5), "cp_lrp")
+    attr = lens.attribute(families.text(5))
+    assert attr.method == lens.plan(families.text(5)).method == "alti"
 
 
 def test_paths_are_of_one_stream_and_one_vocabulary():

@@ -48,6 +48,7 @@ KINDS = {
     "wav2vec2-ctc": Kind("Wav2Vec2ForCTC", "Wav2Vec2Config", (("vocab_size", 12), ("pad_token_id", 0))),
     "wav2vec2-frames": Kind("Wav2Vec2ForAudioFrameClassification", "Wav2Vec2Config", (("num_labels", 5),)),
     "hubert": Kind("HubertModel", "HubertConfig"),
+    "hubert-classes": Kind("HubertForSequenceClassification", "HubertConfig", (("num_labels", 5),)),
     "hubert-stable": Kind("HubertModel", "HubertConfig", _STABLE),
     "wavlm": Kind("WavLMModel", "WavLMConfig"),
     "wavlm-stable": Kind("WavLMModel", "WavLMConfig", _STABLE),

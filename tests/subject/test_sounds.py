@@ -76,6 +76,12 @@ def test_words_may_be_triples_or_what_a_pipeline_gives(lens):
         ("no.wav", InputError, "expected the path of a WAV file, got 'no.wav': no such file"),
         (3, InputError, "expected a sound: a 1-D array.*got int: 3"),
         ((sounds.sound(), 1000, 3), InputError, "got a tuple of 3"),
+        ((sounds.sound(), float("nan")), InputError, "expected a rate, a whole number of samples a second.*got nan"),
+        ((sounds.sound(), float("inf")), InputError, "expected a rate, a whole number .* above 0, got inf"),
+        ((sounds.sound(), 0), InputError, "expected a rate, .* above 0, got 0"),
+        ((sounds.sound(), 1000.5), InputError, "expected a rate, a whole number .*, got 1000.5"),
+        (np.array(0.5), InputError, "expected a sound: a 1-D array.*got a single number: 0.5"),
+        ({**sounds.spoken(), "words": [(" ", 0.2, 0.4)]}, InputError, "a word that is written.*word 0 is"),
         ({"array": sounds.sound()}, InputError, r"'sampling_rate' and.*got \['array'\]"),
         ({**sounds.spoken(), "words": [("a", 0.2, 0.1)]}, InputError, "begin before they end, between 0 and 0.500 s"),
         ({**sounds.spoken(), "words": [("a", 0.2, 0.7)]}, InputError, "word 0 .'a'. is 0.2 to 0.7; times are seconds"),
@@ -84,13 +90,17 @@ def test_words_may_be_triples_or_what_a_pipeline_gives(lens):
             InputError,
             "one after the other, word 1 .'b'. begins at 0.3, before 'a' ends at 0.4",
         ),
-        ({**sounds.spoken(), "words": ["a"]}, InputError, r"expected \(word, start, end\) in seconds, word 0 is 'a'"),
+        ({**sounds.spoken(), "words": ["a"]}, InputError, r"expected \(word, start, end\), .*, word 0 is 'a'"),
         ({**sounds.spoken(), "words": []}, InputError, "expected at least one word"),
     ],
 )
 def test_what_is_no_sound_is_refused(lens, given, error, says):
     with pytest.raises(error, match=says):
         lens.attribute(given, method="alti")
+
+
+def test_a_rate_may_be_a_number_of_numpy(lens):
+    assert len(lens.attribute((sounds.sound(), np.float32(1000)), method="alti", readout=0).scores) == 24
 
 
 def test_a_file_that_is_none_is_refused(lens, tmp_path):

@@ -188,7 +188,7 @@ def attribute(
         >>> lens.attribute(["a deep film.", "so bad"], method="globenc+rollout")  # doctest: +ELLIPSIS
         [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
     """
-    name = default_method(subject) if method is None else method
+    name = default_method(subject, options) if method is None else method
     attribution_method(subject, name, options)
     texts = subject.read(text, truncate)
     goals = every_class(subject.head, target)
@@ -236,7 +236,7 @@ def plan(
     """
     subject = subject.encoder if maps else subject
     lengths = [len(tokens) for tokens in subject.read(text, truncate).require()]
-    name = method if method is not None else "globenc" if maps else default_method(subject)
+    name = method if method is not None else "globenc" if maps else default_method(subject, options)
     if maps or (name in MIXING and name not in ATTRIBUTIONS):
         needed = calls.demand(subject, calls.mixing_method(subject, name, options), options)
     else:

@@ -5,9 +5,12 @@ Each line stands on measurements: docs/known-source.md for causal models, docs/c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
-from mixlens.attribute.frozen.paths import PathLogit
+from mixlens.attribute.frozen import Frozen, PathLogit
 from mixlens.attribute.logit import Logit
 from mixlens.attribute.names import method
 from mixlens.errors import Undefined
@@ -29,9 +32,11 @@ class Default:
     answered: bool = True
     two_streams: bool = False
 
-    def fits(self, subject: Subject) -> bool:
-        """Whether it is for this model, and defined there."""
+    def fits(self, subject: Subject, readout: bool = False) -> bool:
+        """Whether it is for this model, and defined there. `readout`: whether a row is asked for, not an answer."""
         head = subject.head
+        if readout and not self.causal and self.answered:
+            return False
         if self.two_streams != (subject.memory is not None) or head.causal != self.causal:
             return False
         if self.answered and head.task == "none":
@@ -54,9 +59,10 @@ DEFAULTS = (
 )
 
 
-def default_method(subject: Subject) -> str:
-    """The name of the method for this model where the caller names none."""
-    return next(default.method for default in DEFAULTS if default.fits(subject))
+def default_method(subject: Subject, options: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The name of the method for this model and these options where the caller names none."""
+    readout = options.get("readout") is not None
+    return next(default.method for default in DEFAULTS if default.fits(subject, readout))
 
 
 def _defined(name: str, subject: Subject) -> bool:
@@ -64,6 +70,8 @@ def _defined(name: str, subject: Subject) -> bool:
         chosen = method(name).for_spec(subject.spec).for_head(subject.head)
         if isinstance(chosen, (Logit, PathLogit)):
             subject.unembedding  # noqa: B018 (raises where the logits are made otherwise)
+        if isinstance(chosen, Frozen):
+            chosen.tried(subject)
     except Undefined:
         return False
     return True

@@ -38,10 +38,18 @@ def wave_of(given: Any, rate: int | None) -> Wave:
         given = _file(given)
     came = rate
     if isinstance(given, tuple):
-        if len(given) != 2 or isinstance(given[1], bool) or not isinstance(given[1], (int, float, np.integer)):
+        if (
+            len(given) != 2
+            or isinstance(given[1], bool)
+            or not isinstance(given[1], (int, float, np.integer, np.floating))
+        ):
             raise InputError(f"{_EXPECTED}, got a tuple of {len(given)}: {given!r:.60}")
+        if not (np.isfinite(given[1]) and given[1] > 0 and given[1] == int(given[1])):
+            raise InputError(f"expected a rate, a whole number of samples a second above 0, got {given[1]}")
         given, came = given[0], int(given[1])
     samples = _array(given)
+    if samples.ndim == 0:
+        raise InputError(f"{_EXPECTED}, got a single number: {samples}")
     if samples.ndim != 1:
         raise InputError(
             f"expected one channel, an array (sample,), got the shape {samples.shape}; take one, or their mean: "
@@ -147,6 +155,6 @@ def _word(word: Any, number: int) -> Spoken:
             times = [float(t) for t in word[1:]]
         except (TypeError, ValueError):
             times = []
-        if len(times) == 2 and np.isfinite(times).all():
+        if len(times) == 2 and np.isfinite(times).all() and word[0].strip():
             return word[0].strip(), times[0], times[1]
-    raise InputError(f"expected (word, start, end) in seconds, word {number} is {word!r:.80}")
+    raise InputError(f"expected (word, start, end), a word that is written and seconds, word {number} is {word!r:.80}")

@@ -7,24 +7,27 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mixlens.answer import Answer, answer
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
-from mixlens.attribute.frozen.rules import Rules, prepare, ruled
+from mixlens.attribute.frozen.rules import Rules, norms, prepare, ruled
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again
 from mixlens.attribute.gradient.functions import TextGraph
 from mixlens.attribute.method import Deep, Method
 from mixlens.attribute.traced import Traced
 from mixlens.budget import sizes_of
+from mixlens.capture.run import run
 from mixlens.cost import Cost
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.results import Attribution
 from mixlens.subject import Subject
 from mixlens.subject.finite import not_finite
+from mixlens.subject.probe import probe_inputs
 from mixlens.subject.provenance import provenance
 from mixlens.target import Quantity
 
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from mixlens.attribute.request import Request
 
 REDUCE = ("sum", "l2")
+PLAIN_NORMS = (nn.LayerNorm, nn.GroupNorm)  # the second in front of the layers
+_TRIED: WeakSet[Any] = WeakSet()  # models whose norms have rules
 
 
 # a softmax of another temperature: no fused kernel has its gradient
@@ -66,6 +71,16 @@ class Frozen(Method):
                 "whole alone (a mixture of experts, or another form than down(act(up))); use saliency or grad_x_input"
             )
         return self
+
+    def tried(self, subject: Subject) -> None:
+        """Raises Undefined for a model with a norm that has no rule: the first pass over one of a rare kind says so."""
+        if self.rules.norm == "exact" or subject.model in _TRIED:
+            return
+        if subject.spec.norm != "layer" or any(type(norm) not in PLAIN_NORMS for norm in norms(subject.model)):
+            inputs, change = probe_inputs(subject.model, subject.spec), partial(prepare, self.rules, subject.spec)
+            with torch.no_grad():
+                run(subject.model, subject.spec, inputs, lambda seen: None, prepare=change)
+        _TRIED.add(subject.model)
 
     def options(self) -> dict[str, Any]:
         return {"reduce": "sum", "layer": 0}
@@ -100,6 +115,10 @@ class Frozen(Method):
     def _through_the_head(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """Of an answer that is no row of a vocabulary's map behind the last norm."""
         ask.need_answer(subject)
+        if ask.written.get("readout") is not None:
+            raise Undefined(
+                f"{self.name} explains the answer itself, no row of the last layer; leave readout= out, or use alti"
+            )
         reduce, layer = self.settings(subject, ask.options)
 
         def use(i: int, graph: TextGraph, resolved: Answer, value: Tensor) -> Attribution:

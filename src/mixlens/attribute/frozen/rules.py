@@ -110,18 +110,37 @@ def ruled(rules: Rules, call: Call, alone: Tensor | None = None) -> Call:
     return RuledCall(**fields, rules=rules, alone=alone)
 
 
+class Reached:
+    """Whether the first layer has begun: no gradient goes through what is in front of it."""
+
+    begun = False
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.begun = True
+
+
+def norms(model: Any) -> list[nn.Module]:
+    """What has a scale to be held fixed. Batch norms in eval mode have none: they are linear."""
+    return [
+        module
+        for module in base_model(model).modules()
+        if not isinstance(module, nn.modules.batchnorm._BatchNorm)
+        and type(module).__module__ != parametrizations.__name__  # of weights
+        and (_has_eps(module) or (type(module).__name__.endswith("Norm") and not any(module.children())))
+    ]
+
+
+def _has_eps(module: nn.Module) -> bool:
+    return hasattr(module, "eps") or hasattr(module, "variance_epsilon")
+
+
 def prepare(rules: Rules, spec: Spec, twin: Any) -> None:
-    """Put the rules on a shadow's norms and feed-forward networks. Raises Undefined where one has no rule."""
+    """Put the rules on a shadow's norms and feed-forward networks. Its pass raises Undefined where one has no rule."""
     if rules.norm == "frozen":
-        for module in base_model(twin).modules():
-            if isinstance(module, nn.GroupNorm) or type(module).__module__ == parametrizations.__name__:
-                continue  # of convolutions in front of the layers, where no gradient goes
-            if hasattr(module, "eps") or hasattr(module, "variance_epsilon"):
-                module.register_forward_hook(partial(_freeze, Frozen(module, spec.norm, spec.one_plus)))
-            elif type(module).__name__.endswith("Norm"):
-                raise Undefined(
-                    f"expected a norm with an epsilon, got {type(module).__name__}, for which no rule is here"
-                )
+        reached = Reached()
+        layer_modules(base_model(twin), spec)[0].register_forward_pre_hook(reached)
+        for module in norms(twin):
+            module.register_forward_hook(partial(_freeze, Frozen(module, spec.norm, spec.one_plus), reached))
     for layer in layer_modules(base_model(twin), spec):
         for feed in spec.feeds:
             frozen = feed.gated and rules.gate == "frozen"
@@ -145,7 +164,14 @@ class _Activation(nn.Module):
         return out
 
 
-def _freeze(form: Frozen, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
+def _freeze(form: Frozen, reached: Reached, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor | None:
+    if not reached.begun:
+        return None
+    if not _has_eps(module) or isinstance(module, nn.GroupNorm):
+        raise Undefined(
+            f"expected norms with an epsilon, of each token alone, got {type(module).__name__}, for which no rule is "
+            "here; use saliency or grad_x_input"
+        )
     x = widened(args[0])
     frozen = form.linear(x) * form.scale(x.detach())[..., None]
     with torch.no_grad():

@@ -337,6 +337,17 @@ def test_a_model_without_a_head_has_maps_and_no_answers():
         bare.trace(SOURCE, TARGET)
 
 
+@pytest.mark.parametrize("family", ["Bart", "T5"])
+def test_a_classifier_of_two_stacks_is_refused_with_what_to_load(family):
+    sizes = {"d_model": 32, "vocab_size": 97, "num_labels": 3, "eos_token_id": 2, "decoder_start_token_id": 2}
+    stacks = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    stacks |= {"encoder_ffn_dim": 44, "decoder_ffn_dim": 44, "max_position_embeddings": 64}
+    further = {"num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 44} if family == "T5" else stacks
+    config = getattr(transformers, f"{family}Config")(**sizes, **further)
+    with pytest.raises(MixlensError, match=rf"{family}ForSequenceClassification fails on that.*model.get_encoder\(\)"):
+        mixlens.load(getattr(transformers, f"{family}ForSequenceClassification")(config).eval())
+
+
 # --- texts ---
 
 

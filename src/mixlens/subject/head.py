@@ -101,8 +101,17 @@ def head_of(
 
 @torch.no_grad()
 def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Mapping[str, Any]) -> Head:
-    """The head of an encoder-decoder: a language model's, of the decoder's tokens, or none."""
-    output = run(model, spec, inputs, lambda seen: None, Reading(heads=True))
+    """The head of an encoder-decoder: a language model's, of the decoder's tokens, or none. Raises ModelError."""
+    try:
+        output = run(model, spec, inputs, lambda seen: None, Reading(heads=True))
+    except (MixlensError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"expected an encoder-decoder that answers what its decoder reads, the head of {type(model).__name__} "
+            f"fails on that: {type(error).__name__}: {str(error).partition(chr(10))[0]}; classifiers of two stacks are not "
+            "explained: load its language model (...ForConditionalGeneration), or its encoder, model.get_encoder()"
+        ) from error
     logits, size = getattr(output, "logits", None), decoder_of(model).get_input_embeddings().num_embeddings
     if logits is None:
         return Head("none", {}, **known)

@@ -109,8 +109,8 @@ def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Ma
     except Exception as error:
         raise ModelError(
             f"expected an encoder-decoder that answers what its decoder reads, the head of {type(model).__name__} "
-            f"fails on that: {type(error).__name__}: {str(error).partition(chr(10))[0]}; classifiers of two stacks are not "
-            "explained: load its language model (...ForConditionalGeneration), or its encoder, model.get_encoder()"
+            f"fails on that: {type(error).__name__}: {str(error).partition(chr(10))[0]}; classifiers of two stacks are "
+            "not explained: load its language model (...ForConditionalGeneration), or its encoder, model.get_encoder()"
         ) from error
     logits, size = getattr(output, "logits", None), decoder_of(model).get_input_embeddings().num_embeddings
     if logits is None:

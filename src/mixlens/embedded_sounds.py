@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from mixlens.errors import InputError
@@ -93,6 +92,7 @@ def held_out(count: int = 200) -> list[Sentence]:
 
 def load_tones() -> tuple[Any, Any]:
     """The model, a Wav2Vec2ForCTC, and its processor."""
+    import torch
     from safetensors.torch import load
     from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 

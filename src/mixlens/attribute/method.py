@@ -42,6 +42,7 @@ class Method:
     class_specific: bool = False
     heads: tuple[HeadTask, ...] | None = None
     baseline: ClassVar[bool] = False  # it explains nothing, so no refusal names it instead of another
+    no_post_ln: ClassVar[str] = ""  # why it is not defined behind norms, and what to use: what a refusal says of it
 
     @property
     def two_streams(self) -> bool:
@@ -99,6 +100,8 @@ class Method:
                 f"{self.name} is not defined for two streams of tokens, an encoder's and a decoder's; use alti, "
                 "value_zeroing or saliency"
             )
+        if spec.order == "post" and self.no_post_ln:
+            raise Undefined(f"{self.name} {self.no_post_ln}")
         return self
 
     def for_head(self, head: Head) -> Method:

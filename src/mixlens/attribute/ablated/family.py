@@ -31,7 +31,6 @@ from mixlens.subject.rows import row_logits
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
     from mixlens.attribute.traced import Traced
 
@@ -48,18 +47,13 @@ class Ablated(Method):
     signed: bool = True
     class_specific: bool = True
     heads: tuple[HeadTask, ...] | None = ("causal",)
+    no_post_ln = "explains answers of decoders, this model's layers are post-LN; use blank_out"
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         if not self.fitted:
             return Cost("occlusion", "one pass a unit", lambda sizes, n: n, runs=lambda sizes, n: n)
         count = options.get("ablations", ABLATIONS)
         return Cost("occlusion", "one pass an ablation", lambda sizes, n: 1 + count, runs=lambda sizes, n: 1 + count)
-
-    def for_spec(self, spec: Spec) -> Method:
-        super().for_spec(spec)
-        if spec.order == "post":
-            raise Undefined(f"{self.name} explains answers of decoders, this model's layers are post-LN; use blank_out")
-        return self
 
     def options(self) -> dict[str, Any]:
         fit = {"ablations": ABLATIONS, "alpha": 0.01, "seed": 0} if self.fitted else {}

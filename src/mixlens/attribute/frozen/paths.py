@@ -14,7 +14,7 @@ from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, rul
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
 from mixlens.attribute.gradient.family import BACKWARD, runs_again, states_bytes
-from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.method import Deep
 from mixlens.attribute.traced import Traced
 from mixlens.budget import sizes_of
 from mixlens.capture.again import each_tensor
@@ -25,7 +25,7 @@ from mixlens.cost import Cost, keys_and_values
 from mixlens.decompose import Block, Terms
 from mixlens.decompose.dots import dots
 from mixlens.decompose.tiles import ROW_BYTES
-from mixlens.errors import Undefined, UnknownOption
+from mixlens.errors import UnknownOption
 from mixlens.precision import widened
 from mixlens.subject import Subject
 from mixlens.subject.head import HeadTask
@@ -33,7 +33,6 @@ from mixlens.subject.head import HeadTask
 if TYPE_CHECKING:
     from typing import Literal
 
-    from mixlens.architectures.spec import Spec
 
 PATHS = ("row", "all")
 
@@ -54,15 +53,10 @@ class PathLogit(Frozen):
     rules: Rules = RULES["cp_lrp"]
     signed: bool = False
     heads: tuple[HeadTask, ...] | None = ("causal",)
-
-    def for_spec(self, spec: Spec) -> Method:
-        super().for_spec(spec)
-        if spec.order == "post":
-            raise Undefined(
-                f"{self.name} is worked out for a residual stream that no norm interrupts, this model's layers are "
-                "post-LN; use attn_lrp or saliency"
-            )
-        return self
+    no_post_ln = (
+        "is worked out for a residual stream that no norm interrupts, this model's layers are post-LN; use attn_lrp or "
+        "saliency"
+    )
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return ALL if options.get("paths") == "all" else ROW

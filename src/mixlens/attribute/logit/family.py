@@ -16,7 +16,6 @@ from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.stream import Stream
 from mixlens.cost import Cost, keys_and_values, rolled_down
-from mixlens.errors import Undefined
 from mixlens.mixing import MIXING
 from mixlens.progress import Progress, part_of
 from mixlens.results import Attribution
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
     from mixlens.attribute.traced import Traced
 
@@ -47,18 +45,13 @@ class Logit(Method):
     of: Quantity = "log_odds"
     class_specific: bool = True
     heads: tuple[HeadTask, ...] | None = ("causal",)
+    no_post_ln = (
+        "is a sum of what heads add to one residual stream, this model's layers are post-LN: each has norms behind its "
+        "sums; use saliency or attcat"
+    )
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return DIRECT
-
-    def for_spec(self, spec: Spec) -> Method:
-        super().for_spec(spec)
-        if spec.order == "post":
-            raise Undefined(
-                f"{self.name} is a sum of what heads add to one residual stream, this model's layers are post-LN: each "
-                "has norms behind its sums; use saliency or attcat"
-            )
-        return self
 
     def options(self) -> dict[str, Any]:
         return {"signed": False}

@@ -17,7 +17,7 @@ from mixlens.attribute.span.edges import sums
 from mixlens.attribute.span.hops import Span, rows_of, span_rows
 from mixlens.capture.text import Tokens, text_of
 from mixlens.cost import Cost, beside, keys_and_values
-from mixlens.errors import Undefined, UnknownOption
+from mixlens.errors import UnknownOption
 from mixlens.progress import Progress, part_of
 from mixlens.results import Attribution
 from mixlens.subject import Subject
@@ -28,7 +28,6 @@ from mixlens.subject.rows import row_logits
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from mixlens.architectures.spec import Spec
     from mixlens.attribute.request import Request
     from mixlens.attribute.traced import Traced
 
@@ -47,18 +46,13 @@ class SpanRoutes(Method):
     """How near each source's terms come to what a span of rows is together; by hops through what it reasoned by."""
 
     heads: tuple[HeadTask, ...] | None = ("causal",)
+    no_post_ln = (
+        "sums what layers add to one residual stream, this model's layers are post-LN: each has norms behind its sums; "
+        "use ifr"
+    )
 
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return ROUTES
-
-    def for_spec(self, spec: Spec) -> Method:
-        super().for_spec(spec)
-        if spec.order == "post":
-            raise Undefined(
-                f"{self.name} sums what layers add to one residual stream, this model's layers are post-LN: each has "
-                "norms behind its sums; use ifr"
-            )
-        return self
 
     def options(self) -> dict[str, Any]:
         return {"hops": 1, "span": "token", "reasoning": None}

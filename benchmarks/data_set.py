@@ -1,6 +1,7 @@
 """Every text of a data set explained and written, against plain batched inference on the same texts in the same run.
 
-python benchmarks/data_set.py [--texts 872] [--runs 3] [--threads 2] [--methods globenc,attcat] [--profile]
+python benchmarks/data_set.py [--texts 872] [--runs 3] [--threads 2] [--methods globenc,attcat] [--workers 2]
+    [--profile]
 
 The embedded model (MiniLM, 6 layers), texts of SST-2's lengths made of the words of the bundled sentences; a share of
 the rate of forward passes alone (tokenised, sorted and batched before the clock starts), in wall and in processor time.
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--methods", default=",".join(REACH))
+    parser.add_argument("--workers", type=int, default=0, help="also by so many processes, and actors of Ray")
     parser.add_argument("--profile", action="store_true", help="where the time of a run goes, by function")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
@@ -53,6 +55,11 @@ def main() -> int:
     calls: dict[str, measure.Call] = {"forward": forward}
     for method in asked.methods.split(","):
         calls[method] = lambda method=method: mixlens.explain_data(lens, texts, method, batch_size=BATCH)
+        if asked.workers:
+            for engine in ("local", "ray"):
+                calls[f"{method} {engine}"] = lambda method=method, engine=engine: mixlens.explain_data(
+                    lens, texts, method, batch_size=BATCH, workers=asked.workers, engine=engine
+                )
         calls[f"attribute {method}"] = lambda method=method: lens.attribute(texts, method, batch_size=BATCH)
     if asked.profile:
         for name in asked.methods.split(","):

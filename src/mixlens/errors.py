@@ -19,6 +19,7 @@
     |-- OverBudget             more memory is needed than there is, or than `memory=` allows
     |-- RunChanged             a folder holds an evaluation of another model, other data or other options
     |-- ResultFileError        a result file that cannot be read or written
+    |-- WorkerLost             a process that works for a run ended before its work was done
     `-- MissingExtra           an optional dependency is not installed
 
 Every message says what was expected, what came, and the likely fix.
@@ -109,6 +110,10 @@ class RunChanged(MixlensError, ValueError):
 
 class ResultFileError(MixlensError, OSError):
     """A result file cannot be read or written."""
+
+
+class WorkerLost(MixlensError, RuntimeError):
+    """A process that works for a run ended before its work was done."""
 
 
 class MissingExtra(MixlensError, ImportError):

@@ -50,6 +50,19 @@ def test_options_go_where_they_belong(cli, reviews, tmp_path):
     assert [text.target for text in explained] == ["positive"] and [text.label for text in explained] == ["5"]
 
 
+def test_workers_are_hired(cli, reviews, monkeypatch):
+    from mixlens.dataset import engines
+
+    def hire(setting, workers):
+        raise engines.WorkerLost(f"{workers} by Ray")
+
+    monkeypatch.setitem(engines.ENGINES, "ray", hire)
+    asked = ["explain", "--data", reviews, "--field", "review", "--out", "run", "--method", "alti"]
+    assert "3 by Ray" in one_line_error(cli(*asked, "--workers", "3", "--engine", "ray"))
+    assert "expected engine= one of local, ray, got 'spark'" in one_line_error(cli(*asked, "--engine", "spark"))
+    assert cli(*asked, "--workers", "1").exit_code == 0  # this process
+
+
 def test_a_changed_run_is_said_in_words_of_the_command_line(cli, reviews):
     asked = ["explain", "--data", reviews, "--field", "review", "--out", "run"]
     assert cli(*asked, "--method", "alti").exit_code == 0

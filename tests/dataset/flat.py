@@ -15,7 +15,7 @@ import torch
 torch.set_num_threads(1)
 
 import mixlens  # noqa: E402
-from mixlens.dataset import explain  # noqa: E402
+from mixlens.dataset import engines, explain  # noqa: E402
 
 ROWS, QUARTERS = 256, 4
 explain.WINDOW = 16
@@ -49,14 +49,14 @@ def main() -> None:
     lens = mixlens.load(sys.argv[1])
     measured(lens, "warm")
     measured(lens, "flat")
-    kept, whole = [], explain.rows_of
+    kept, whole = [], engines.rows_of
 
     def rows_of(*asked):
         rows = whole(*asked)
         kept.append([bytearray(20_000) for _ in rows])
         return rows
 
-    explain.rows_of = rows_of
+    engines.rows_of = rows_of
     measured(lens, "leak")
 
 

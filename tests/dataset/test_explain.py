@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mixlens
+from mixlens.dataset import engines
 from mixlens.dataset import explain as module
 from mixlens.errors import (
     DataError,
@@ -295,7 +296,7 @@ def test_odd_calls(lens: mixlens.Lens, data: Any, asked: dict[str, Any], error: 
 def test_a_column_that_splits_nothing_is_refused_before_a_text_is_explained(
     lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "rows_of", None)
+    monkeypatch.setattr(engines, "rows_of", None)
     with pytest.raises(UnknownOption, match="got 'text', which is the text itself"):
         mixlens.explain_data(lens, [{"text": "good", "stars": 1}], "alti", by="text")
 

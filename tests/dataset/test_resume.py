@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import mixlens
+from mixlens.dataset import engines
 from mixlens.dataset import explain as module
 from mixlens.errors import ResultFileError, RunChanged
 
@@ -21,6 +22,7 @@ import os, signal, sys
 import torch
 torch.set_num_threads(1)
 import mixlens
+from mixlens.dataset import engines
 from mixlens.dataset import explain as module
 from mixlens.evaluation import log
 module.WINDOW = 3
@@ -90,7 +92,7 @@ def test_ctrl_c_goes_on_where_it_was(lens: mixlens.Lens, tmp_path: Path) -> None
 
 def test_a_finished_run_is_read(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path)
-    monkeypatch.setattr(module, "rows_of", None)
+    monkeypatch.setattr(engines, "rows_of", None)
     again = mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path, top=3)
     assert [text.scores for text in again] == [text.scores for text in first]
     read = mixlens.read(tmp_path)

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from mixlens.lens import Lens
 
 _ROWS = "Of --data: "
-_FLAGS = tuple("method target truncate progress batch_size memory limit field task encoding top by seed out".split())
+_FLAGS = tuple(
+    "method target truncate progress batch_size memory limit field task encoding top by seed out workers engine".split()
+)
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -112,6 +114,12 @@ def explain(
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help=_ROWS + "of the intervals and the null in summary.html.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help=_ROWS + "processes side by side; default: this one alone.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="NAME", help=_ROWS + "ray: workers are actors of a Ray cluster.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Which tokens made the model decide?
@@ -122,6 +130,7 @@ def explain(
     """
     of_rows: dict[str, Any] = {"field": field, "task": task, "encoding": encoding, "limit": limit, "top": top}
     of_rows |= {"by": by, "batch_size": batch_size, "memory": memory, "seed": seed}
+    of_rows |= {"workers": workers, "engine": engine}
     placed: dict[str, Any] = {"device": device, "dtype": dtype}
     of_texts = {"pair": pair, "skip": skip or None, "html": html, "png": png, "latex": latex, "json": json_file}
     of_texts |= {"save": save}

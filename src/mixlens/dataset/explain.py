@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -23,13 +23,14 @@ from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.defaults import default_method
 from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
-from mixlens.dataset.window import LONGEST, Setting, other_columns, rows_of
+from mixlens.dataset.engines import ENGINES, made
+from mixlens.dataset.window import LONGEST, Setting, other_columns
 from mixlens.errors import ResultFileError, TargetError, Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import model_facts, plain, versions
 from mixlens.evaluation.log import END, Log, Mark, Record, lines
 from mixlens.evaluation.naming import source_named
 from mixlens.evaluation.refusals import refuse_class, refuse_no_lens
-from mixlens.evaluation.walk import count_of, refuse_columns, trim, walk
+from mixlens.evaluation.walk import Window, closed, count_of, refuse_columns, trim, walk
 from mixlens.files import folder_of, parquet, writing
 from mixlens.lens import Lens
 from mixlens.process import settled
@@ -66,20 +67,25 @@ def explain_data(
     top: int = 15,
     by: str | None = None,
     seed: int = 0,
+    workers: int | None = None,
+    engine: str = "local",
     progress: OpenProgress | bool | None = None,
     **options: Any,
 ) -> Explained:
     """Every text of a data set, explained: in Parquet files as they come, and a page that sums them up.
 
-    `data`: as in `mixlens.evaluate`: a path (.csv, .tsv, .jsonl, .json, .txt, .parquet), a hub name, a
+    `data`: as in `mixlens.evaluate`: a path or address (.csv, .tsv, .jsonl, .json, .txt, .parquet), a hub name, a
     `datasets.Dataset`, a table (pandas, polars, Arrow), or an iterable of rows, texts, pairs or `Example`s. `method`,
     `target`, `truncate`, `options`: as in `lens.attribute`; `target="label"` explains each text's gold label. `out`:
     the folder that keeps `part-*.parquet`, `summary.html` and the run's record; started again with the same arguments
     the run goes on there (None: a folder that is gone with the result). `field`: the column of the text, or a mapping
     of the task's fields to columns (`{"text": "review", "label": "stars"}`). `task`: how rows are read, as in
     `evaluate` ("pairs" for two texts). `memory`: bytes or "2GB" to stay inside. `top`, `by`, `seed`: of the page: words
-    of each class; a table for each value of a column; draws of intervals and null. `progress`: True for a bar, or a
-    function of (rows done, in all or None).
+    of each class; a table for each value of a column; draws of intervals and null. `workers`: processes that explain
+    windows of rows side by side, each with its share of the cores and of `memory`; `engine="ray"` (extra `ray`): actors
+    of a Ray cluster instead, by default one a GPU or, without any, one for every four cores, each of which may take
+    `memory`. Neither is part of what a run is: it goes on with others. `progress`: True for a bar, or a function of
+    (rows done, in all or None).
 
     A row that cannot be explained stands in the files with its error, and in `.failures`. Texts are explained in
     batches of like length, which changes no number by more than rounding. Needs the extra `parquet`. Raises DataError,
@@ -102,6 +108,10 @@ def explain_data(
     for name, value, least in (("top", top, 1), ("seed", seed, 0)):
         if not is_whole(value) or value < least:
             raise UnknownOption(f"expected {name} of {least} or more, got {shown(value)}")
+    if workers is not None and (not is_whole(workers) or workers < 1):
+        raise UnknownOption(f"expected workers of 1 or more, or None, got {shown(workers)}")
+    if engine not in ENGINES:
+        raise UnknownOption(f"expected engine= one of {', '.join(ENGINES)}, got {shown(engine)}")
     if by is not None and not isinstance(by, str):
         raise UnknownOption(f"expected by= a column's name, or None, got {shown(by)}")
     kept = None if out is None else folder_of(out)
@@ -135,7 +145,7 @@ def explain_data(
         log = Log(folder, made_with, once={} if fixed else {"memory": budget})
         try:
             setting = Setting(lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"))
-            _run(setting, rows, log, limit, by, report)
+            _run(setting, rows, log, limit, by, report, engine, workers)
         finally:
             log.close()
         result = Explained(folder)
@@ -149,35 +159,56 @@ def explain_data(
     return result
 
 
-def _run(setting: Setting, rows: Source, log: Log, limit: int | None, by: str | None, report: OpenProgress) -> None:
+def _run(
+    setting: Setting,
+    rows: Source,
+    log: Log,
+    limit: int | None,
+    by: str | None,
+    report: OpenProgress,
+    engine: str,
+    workers: int | None,
+) -> None:
     """Explain what the folder does not hold yet. Raises DataError, RunChanged, ResultFileError."""
-    total, done, begun = count_of(rows, limit), 0, False
+    total, done, last = count_of(rows, limit), 0, None
     digests = {entry["i"]: entry["sha256"] for entry in lines(log.folder) if "sha256" in entry}
-    closed = {mark.window for mark in log.marks if mark.window != END}
-    for window in walk(rows, log, limit, int(log.manifest["window"]), _weight):
-        if window.number == 0 and by is not None:
-            refuse_by(by, [row for _, row in window.rows], setting.task)
+    there = {mark.window for mark in log.marks if mark.window != END}
+
+    def missing() -> Iterator[Window]:
+        nonlocal done, last
+        begun = False
+        for window in walk(rows, log, limit, int(log.manifest["window"]), _weight):
+            last = window
+            if window.number == 0 and by is not None:
+                refuse_by(by, [row for _, row in window.rows], setting.task)
+            path = log.folder / name_of(window.number)
+            if window.number in there and path.exists():
+                _unchanged(path, digests.get(window.number))
+                done += len(window.rows)
+                continue
+            if not begun:  # the clock starts behind what is there already
+                report(done, total)
+                begun = True
+            yield window
+
+    def tick(count: int) -> None:
+        report(done + count, total)
+
+    for window, rows_made in made(setting, missing(), engine, workers, tick):
         path = log.folder / name_of(window.number)
-        if window.number in closed and path.exists():
-            _unchanged(path, digests.get(window.number))
-            done += len(window.rows)
-            continue
-        if not begun:  # the clock starts behind what is there already
-            report(done, total)
-            begun = True
-        made = rows_of(setting, window, lambda count, at=done: report(at + count, total))  # type: ignore[misc]
-        errors = [row["error"] for row in made if row["error"] is not None]
+        errors = [row["error"] for row in rows_made if row["error"] is not None]
         if window.number == 0:
-            refuse_columns(len(made) - len(errors), errors)
-        write(path, made, setting.method, setting.options)
-        if window.number not in closed:
-            facts = {"rows": len(made), "failed": len(errors), "sha256": _digest(path)}
+            refuse_columns(len(rows_made) - len(errors), errors)
+        write(path, rows_made, setting.method, setting.options)
+        if window.number not in there:
+            facts = {"rows": len(rows_made), "failed": len(errors), "sha256": _digest(path)}
             mark = Mark(window.number, 0, True, *window.now)
             log.append([Record(window.number, path.name, facts=facts)], mark)
         trim()
         done += len(window.rows)
-    if not begun:
         report(done, total)
+    assert last is not None  # or `walk` had raised
+    closed(log, last)
 
 
 def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None) -> Task:

@@ -41,13 +41,12 @@ class Window:
 def walk(
     rows: Source, log: Log, limit: int | None, size: int, weight: Callable[[Any], float] = lambda row: 1.0
 ) -> Iterator[Window]:
-    """The windows of a data set, `size` rows each (or the first rows that weigh as much); behind the last the run ends.
+    """The windows of a data set, `size` rows each (or the first rows that weigh as much). Behind the last: `closed`.
 
     Raises DataError where there is no row, RunChanged where they are not those of the run that the log holds.
     """
-    known = {mark.window: mark for mark in log.marks if mark.window >= 0}
-    end = next((mark for mark in log.marks if mark.window == END), None)
-    sha, done, number = hashlib.sha256(), 0, -1
+    known, end = _marks(log)
+    sha, done = hashlib.sha256(), 0
     for number, numbered in enumerate(_windows(rows, limit, size, weight)):
         for _, row in numbered:
             sha.update(digest(row))
@@ -58,12 +57,23 @@ def walk(
         yield Window(number, numbered, before, now)
     if done == 0:
         raise DataError(f"expected at least one row of {rows.name}, got none")
-    if known and max(known) > number:
-        _same(known[max(known)], (done, sha.hexdigest()), log)
+
+
+def closed(log: Log, last: Window) -> None:
+    """End a run whose windows are all done. Raises RunChanged where the run that the log holds had other rows."""
+    known, end = _marks(log)
+    if known and max(known) > last.number:
+        _same(known[max(known)], last.now, log)
     if end is None:
-        log.append([], Mark(END, 0, True, done, sha.hexdigest()))
+        log.append([], Mark(END, 0, True, *last.now))
     else:
-        _same(end, (done, sha.hexdigest()), log)
+        _same(end, last.now, log)
+
+
+def _marks(log: Log) -> tuple[dict[int, Mark], Mark | None]:
+    """The marks of the windows that were done as the run began, and that of its end."""
+    known = {mark.window: mark for mark in log.marks if mark.window >= 0}
+    return known, next((mark for mark in log.marks if mark.window == END), None)
 
 
 def count_of(rows: Source, limit: int | None) -> int | None:

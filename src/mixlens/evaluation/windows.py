@@ -10,7 +10,7 @@ from mixlens.evaluation.chunk import records
 from mixlens.evaluation.log import END, Log, Mark
 from mixlens.evaluation.refusals import refuse_exclude, refuse_fields, refuse_traced
 from mixlens.evaluation.scored import Setting
-from mixlens.evaluation.walk import count_of, read_rows, refuse_columns, trim, walk
+from mixlens.evaluation.walk import closed, count_of, read_rows, refuse_columns, trim, walk
 from mixlens.progress import OpenProgress
 from mixlens.tasks import Example, Source, Task
 
@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Evaluate what the log does not hold yet. Raises DataError, RunChanged, Undefined, ResultFileError."""
     total, done, begun = count_of(rows, limit), 0, False
-    closed = {(mark.window, mark.chunk) for mark in log.marks}
+    there = {(mark.window, mark.chunk) for mark in log.marks}
     whole = {mark.window for mark in log.marks if mark.window != END and mark.last}
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
     size = min(CHUNK, SMALL) if any(job.facts.cost(job.options).slow for job in setting.design.jobs.values()) else CHUNK
@@ -51,7 +51,7 @@ def run(
         for chunk, members in enumerate(groups):
             count = len(members) + (len(bad) if chunk == 0 else 0)
             mark = Mark(window.number, chunk, chunk == len(groups) - 1, *window.now)
-            if (window.number, chunk) not in closed:
+            if (window.number, chunk) not in there:
                 if not begun:  # the clock starts behind what is there already
                     report(done, total)
                     begun = True
@@ -61,5 +61,6 @@ def run(
             done += count
             if begun:
                 report(done, total)
+    closed(log, window)
     if not begun:
         report(done, total)

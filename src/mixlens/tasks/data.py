@@ -13,16 +13,16 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mixlens.capture.given import Words
 from mixlens.errors import DataError, UnknownOption, missing
-from mixlens.files import unzipped
 from mixlens.tasks import hub
 from mixlens.tasks.classes import Names, arrow_names, class_names
 from mixlens.tasks.example import Example
 from mixlens.tasks.formats import READERS, check_encoding, encoding_of, refuse_twins
 from mixlens.tasks.frames import frame_rows
+from mixlens.tasks.stores import Stored, opened, stored, unzipped
 from mixlens.tasks.table import Task
 
 SAMPLE = "sample"  # the bundled sentences
@@ -45,9 +45,9 @@ class Source:
 
 def source(data: Any, encoding: str | None = None) -> Source:
     """The rows in `data`: a path (.jsonl, .json, .csv, .tsv, .txt, .parquet; each also .gz but Parquet; a folder of
-    `save_to_disk`), a hub name (`"org/name"`, `"name/config:split"`), a `datasets.Dataset`, a table of pandas, polars
-    or Arrow, or an iterable of rows, texts or Examples. `encoding`: of a text file; None: by its byte order mark, else
-    UTF-8.
+    `save_to_disk`), such a file's address ("s3://bucket/rows.parquet"; the extra `parquet`), a hub name (`"org/name"`,
+    `"name/config:split"`), a `datasets.Dataset`, a table of pandas, polars or Arrow, or an iterable of rows, texts or
+    Examples. `encoding`: of a text file; None: by its byte order mark, else UTF-8.
 
     Raises DataError for what is none of these, UnknownOption, MissingExtra.
     """  # fmt: skip
@@ -144,6 +144,8 @@ def _named(name: str, encoding: str | None) -> Source:
 
         with resources.as_file(resources.files("mixlens") / "data" / "sample.jsonl") as path:
             return _file(path, None)
+    if "://" in name:
+        return _file(stored(name), encoding)
     path = Path(name)
     try:
         is_file = path.is_file()
@@ -162,19 +164,20 @@ def _named(name: str, encoding: str | None) -> Source:
     return replace(source(hub.loaded(name)), name=name)
 
 
-def _kind(path: Path) -> str | None:
+def _kind(path: Path | Stored) -> str | None:
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     return ending if ending in (*READERS, "parquet") else None
 
 
-def _file(path: Path, encoding: str | None) -> Source:
+def _file(path: Path | Stored, encoding: str | None) -> Source:
     kind = _kind(path)
     if kind is None:
         known = ", ".join(f".{name}" for name in (*READERS, "parquet"))
         raise DataError(f"expected a file that ends in {known} (or that and .gz), got {path}")
+    here = isinstance(path, Path)  # else neither a digest nor a count is worth another reading: windows have digests
     try:
-        with open(path, "rb") as file:
-            mark = _sha256(file)
+        with opened(path) as file:
+            mark = _sha256(file) if here else None
     except OSError as error:
         raise DataError(f"expected a file that can be read, got: {error}; check its rights") from None
     if kind == "parquet":
@@ -193,7 +196,7 @@ def _file(path: Path, encoding: str | None) -> Source:
                 yield from READERS[kind](file)
 
     try:
-        return Source(path.name, rows, sum(1 for _ in rows()), mark)
+        return Source(path.name, rows, sum(1 for _ in rows()) if here else None, mark)
     except UnicodeError as error:
         position = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else str(error)
         raise DataError(
@@ -204,26 +207,26 @@ def _file(path: Path, encoding: str | None) -> Source:
         raise DataError(f"expected a whole file, got: {error}; {path} cannot be read") from None
 
 
-def _sha256(file: io.BufferedReader) -> str:
+def _sha256(file: IO[bytes]) -> str:
     sha = hashlib.sha256()
     while block := file.read(1 << 20):
         sha.update(block)
     return sha.hexdigest()
 
 
-def _parquet(path: Path) -> Any:
+def _parquet(path: Path | Stored) -> Any:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise missing("Parquet", "pyarrow", "parquet") from None
     try:
-        return pyarrow.parquet.ParquetFile(path)
+        return pyarrow.parquet.ParquetFile(path if isinstance(path, Path) else opened(path))
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise DataError(f"expected a Parquet file, got: {error} ({path})") from None
 
 
-def _arrow_rows(table: Any, path: Path) -> Iterator[Any]:
+def _arrow_rows(table: Any, path: Path | Stored) -> Iterator[Any]:
     import pyarrow
 
     try:

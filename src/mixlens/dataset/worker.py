@@ -1,0 +1,73 @@
+"""Another process's part of a run: a lens of its own, windows in, their rows out."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import signal
+import sys
+from dataclasses import replace
+from typing import IO, Any
+
+import torch
+
+from mixlens.dataset.window import Setting, rows_of
+from mixlens.errors import ModelError
+from mixlens.evaluation.walk import Window
+
+Made = list[dict[str, Any]]  # the rows of a window, explained
+BEGIN = """
+import os, pickle, sys
+answers = os.dup(1)
+os.dup2(2, 1)  # what anybody prints is no answer
+sys.path[:] = pickle.load(sys.stdin.buffer)
+import mixlens.dataset.worker as worker
+worker.main(answers)
+"""
+
+
+def pack(setting: Setting, file: IO[bytes]) -> None:
+    """Write what all windows have in common, the model with it. Raises ModelError where that cannot be."""
+    task = replace(setting.task, names=dict(setting.task.names))  # a mapping proxy cannot be sent
+    try:
+        torch.save(replace(setting, task=task), file)
+    except (pickle.PicklingError, TypeError, AttributeError, RuntimeError) as error:
+        raise ModelError(
+            "expected a model, options and a task that can be sent to another process (pickled), got: "
+            f"{' '.join(str(error).split())[:300]}; leave workers= and engine= out"
+        ) from error
+
+
+class Worker:
+    """A lens that was sent here, on a device and a number of threads of its own."""
+
+    def __init__(self, packed: str | bytes, device: str, threads: int) -> None:
+        torch.set_num_threads(threads)
+        file = io.BytesIO(packed) if isinstance(packed, bytes) else packed
+        shared = isinstance(packed, str) and device == "cpu"  # workers of a machine share the pages of the weights
+        self.setting: Setting = torch.load(file, map_location=device, weights_only=False, mmap=shared)
+
+    def rows(self, window: Window) -> Made:
+        """A row for each row of the window. Raises what is the call's own fault."""
+        return rows_of(self.setting, window, lambda count: None)
+
+
+def main(handle: int) -> None:
+    """Windows from standard input, what they gave to the open file of that number, until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to take
+    windows, answers = sys.stdin.buffer, os.fdopen(handle, "wb")
+    worker: Worker | None = None
+    packed, device, threads = pickle.load(windows)
+    while True:
+        try:
+            window = pickle.load(windows)
+        except EOFError:
+            return
+        try:
+            worker = worker or Worker(packed, device, threads)
+            answer: Made | Exception = worker.rows(window)
+        except Exception as error:
+            answer = error
+        pickle.dump(answer, answers)
+        answers.flush()

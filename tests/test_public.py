@@ -113,5 +113,16 @@ def imported_by_the_package() -> set[str]:
 def test_dependencies_are_what_is_imported():
     wanted = [re.match(r"([\w.-]+)", r)[1].lower() for r in metadata.requires("mixlens") if "extra ==" not in r]
     # an error of its own each; without llvmlite torch does it
-    optional = {"pandas", "pyarrow", "datasets", "scikit-learn", "llvmlite", "starlette", "uvicorn", "ray"}
+    optional = {
+        "pandas",
+        "pyarrow",
+        "datasets",
+        "scikit-learn",
+        "llvmlite",
+        "starlette",
+        "uvicorn",
+        "ray",
+        "anywidget",
+        "traitlets",
+    }
     assert imported_by_the_package() - optional == set(wanted)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mixlens.tasks.example import Example as Example
     from mixlens.tasks.planted import planted as planted
     from mixlens.tasks.table import task as task
+    from mixlens.view.notebook import explore as explore
 
 _HOME = {
     "load": "lens",
@@ -65,6 +66,7 @@ _HOME = {
     "Example": "tasks.example",
     "task": "tasks.table",
     "planted": "tasks.planted",
+    "explore": "view.notebook",
 }
 __all__ = [
     "Attend",
@@ -87,6 +89,7 @@ __all__ = [
     "errors",
     "evaluate",
     "explain_data",
+    "explore",
     "load",
     "measures",
     "methods",

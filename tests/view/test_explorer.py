@@ -90,7 +90,9 @@ def test_the_script_reaches_for_nothing_and_writes_no_markup():
 def test_the_wheel_carries_script_and_styles():
     folder = files("mixlens.view").joinpath("explorer")
     there = {entry.name for entry in folder.iterdir()}
-    assert there == {f"{name}.js" for name in sealed.MODULES} | {f"{name}.css" for name in sealed.SHEETS}
+    assert there == {f"{name}.js" for name in (*sealed.MODULES, *sealed.PLACES)} | {
+        f"{name}.css" for name in sealed.SHEETS
+    }
     for entry in folder.iterdir():
         assert len(entry.read_text("utf-8").splitlines()) <= 320, entry.name
 

@@ -1,4 +1,4 @@
-// Every view of the page takes the place of what stands there without a script, as it comes into sight.
+// Every view of a page takes the place of what stands there without a script, as it comes into sight.
 
 const VIEWS = { attribution, trace, maps, comparison, table };
 
@@ -10,11 +10,14 @@ async function start(place) {
   dark.addEventListener("change", () => view.paint());
 }
 
-const seen = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (!isIntersecting) continue;
-    seen.unobserve(target);
-    start(target).catch((error) => console.error(error)); // what stands there without a script stays
-  }
-}, { rootMargin: "600px" });
-for (const place of document.querySelectorAll(".view")) if (place.querySelector(":scope > script")) seen.observe(place);
+/** The views below `root`. */
+function explore(root) {
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      seen.unobserve(target);
+      start(target).catch((error) => console.error(error)); // what stands there without a script stays
+    }
+  }, { rootMargin: "600px" });
+  for (const place of root.querySelectorAll(".view")) if (place.querySelector(":scope > script")) seen.observe(place);
+}

@@ -12,8 +12,10 @@ import re
 from functools import cache
 from importlib.resources import files
 
-# One file a kind of result over what all are made of, in one scope: a page has no address to import from.
+# One file a kind of result over what all are made of, in one scope: a page has no address to import from. The last one
+# is that of where it stands, a `PLACE`.
 MODULES = ("kit", "controls", "text", "attribution", "trace", "rolled", "heat", "maps", "comparison", "table", "main")
+PLACES = ("page", "widget")
 SHEETS = ("page", "explorer")
 
 POLICY, LIFTED = "%POLICY%", "/*%LIFTED%*/"
@@ -25,9 +27,9 @@ DATA = '<script type="application/octet-stream">'  # what a browser neither runs
 
 
 @cache
-def script() -> str:
-    """The module that every page carries."""
-    return "".join(_text(f"{name}.js") for name in MODULES)
+def script(place: str = "page") -> str:
+    """The module that every page carries, or that of another of `PLACES`."""
+    return "".join(_text(f"{name}.js") for name in (*MODULES, place))
 
 
 @cache

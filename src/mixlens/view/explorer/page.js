@@ -1,0 +1,3 @@
+// The module of a page of its own.
+
+explore(document);

@@ -34,6 +34,7 @@ NAMES = [
     "errors",
     "evaluate",
     "explain_data",
+    "explore",
     "load",
     "measures",
     "methods",

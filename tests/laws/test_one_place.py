@@ -34,7 +34,7 @@ MODEL_TYPES = {  # beside `architectures/`, which decides by it
 OF_OTHERS = {  # what torch, transformers and notebooks call so
     *("_parameters", "_buffers", "_modules", "_orig_mod", "_attn_implementation_internal", "_name_or_path"),
     "_experts_implementation_internal",
-    *("_tqdm_active", "_getframe", "_repr_html_"),
+    *("_tqdm_active", "_getframe", "_repr_html_", "_repr_mimebundle_"),
 }
 
 

@@ -45,10 +45,10 @@ def explore(result: Shown) -> Any:
 
 def framed(page: str) -> str:
     """What a sealed page shows, with its styles, for a tree of its own inside of another page."""
-    found = _PAGE.search(page)
-    if found is None:
+    parts = _PAGE.search(page)
+    if parts is None:
         raise Undefined("expected a page that mixlens made")
-    style, wide, main = found.groups()
+    style, wide, main = parts.groups()
     style = style.replace(":root", ":host")
     style = re.sub(r"(?m)(^|[{}]\s*)body(?=[ .{])", r"\1.body", style)
     return f'<style>{style}\n{_OWN}</style>\n<div class="body{" wide" if wide else ""}">{main}</div>'

@@ -112,6 +112,19 @@ def test_examples_print_what_stands_there(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_gallery_is_what_its_page_draws(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for code in blocks("docs/figures.md", "python"):
+        exec(compile(code, "docs/figures.md", "exec"), names)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    gallery = {path.name for path in (ROOT / "docs" / "gallery").iterdir()}
+    assert gallery == {name for name in drawn if name.endswith(".png")}
+    assert set(re.findall(r"\(gallery/([\w.-]+)\)", read("docs/figures.md"))) == gallery
+    assert {name for name in drawn if name.endswith(".pdf")} == {"column.pdf", "words.pdf", "both.pdf"}
+
+
+@pytest.mark.slow
 @smollm2.needed
 def test_the_trace_prints_what_stands_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,9 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from PIL import Image
 
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError, UnknownOption
@@ -210,3 +212,124 @@ def test_blank_and_odd_labels_are_drawn(tmp_path):
     source = Tokens((1, 2, 3), ("▁", "\n", ""), (False,) * 3)
     for kind in ("bar", "text"):
         Attribution(source, torch.tensor([0.5, -0.5, 0.0]), "x").plot(tmp_path / "f.png", kind=kind)
+
+
+# ---- the look
+
+
+def shown(figure: Figure) -> list[matplotlib.text.Text]:
+    """The texts that are drawn: those of ticks outside of their axis are not."""
+    drawn = []
+    for axes in figure.axes:
+        for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+            drawn += [tick.label1 for tick in axis.get_major_ticks() if min(limits) <= tick.get_loc() <= max(limits)]
+            drawn.append(axis.label)
+        drawn += [*axes.texts, axes.title]
+    named = figure._suptitle
+    return [text for text in (*drawn, *([named] if named else [])) if text.get_text()]
+
+
+def sizes(figure: Figure) -> list[float]:
+    figure.draw_without_rendering()
+    return [text.get_fontsize() for text in shown(figure)]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda film, maps, **look: film.plot(**look),
+        lambda film, maps, **look: film.plot(kind="text", **look),
+        lambda film, maps, **look: maps.plot(**look),
+        lambda film, maps, **look: maps.plot(row=0, **look),
+        lambda film, maps, **look: maps.plot(kind="graph", **look),
+    ],
+    ids=["bar", "text", "maps", "row", "graph"],
+)
+def test_a_figure_has_the_look_that_is_asked_for(film, maps, draw):
+    usual = draw(film, maps)
+    figure = draw(film, maps, size=(3.3, 2.8), font="DejaVu Serif", fontsize=5, title="my title")
+    assert figure.get_size_inches().tolist() == [3.3, 2.8]
+    assert max(sizes(figure)) == pytest.approx(max(sizes(usual)) / 2)
+    named = {film.method, maps.method}
+    assert "my title" in texts(figure) and not any(name in text for text in texts(figure) for name in named)
+    assert {text.get_fontfamily()[0] for text in shown(figure)} == {"DejaVu Serif"}
+    assert not any(film.method in text for text in texts(draw(film, maps, title="")))
+    with matplotlib.rc_context({"font.size": 5, "font.family": "DejaVu Serif"}):
+        followed = draw(film, maps)
+    assert max(sizes(followed)) == pytest.approx(max(sizes(usual)) / 2)
+    assert "DejaVu Serif" in {text.get_fontfamily()[0] for text in shown(followed)}
+    assert sizes(draw(film, maps)) == sizes(usual)  # nothing of it stays
+
+
+def test_every_label_is_inside_of_a_small_figure(maps, film):
+    """Labels are thinned out, not cut."""
+    small = (maps.plot(size=(3.3, 2.6), fontsize=6), film.plot(size=(2.5, 1.6)), film.plot(size=(3, 2), fontsize=14))
+    for figure in small:
+        figure.draw_without_rendering()
+        box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert box.x0 >= -0.02 and box.x1 <= width + 0.02 and box.y0 >= -0.02 and box.y1 <= height + 0.02
+        assert len(figure.axes[0].get_yticks()) >= 2
+
+
+def test_colours_of_a_caller(film, signed, maps, tmp_path):
+    image = maps.plot(cmap="viridis").axes[0].images[0]
+    assert image.get_cmap().name == "viridis"
+    warm, cool = (matplotlib.colormaps["PuOr"](share) for share in (0.9, 0.1))
+    bars = {tuple(np.round(bar.get_facecolor(), 2)) for bar in signed.plot(cmap="PuOr").axes[0].patches}
+    assert {tuple(np.round(warm, 2)), tuple(np.round(cool, 2))} <= bars
+    patches = film.plot(kind="text", cmap="viridis").axes[0].patches
+    assert to_hex(matplotlib.colormaps["viridis"](1.0)) in {to_hex(patch.get_facecolor()) for patch in patches}
+    film.plot(tmp_path / "small.png", dpi=50)
+    film.plot(tmp_path / "large.png", dpi=100)
+    with Image.open(tmp_path / "small.png") as small, Image.open(tmp_path / "large.png") as large:
+        assert large.size == (2 * small.width, 2 * small.height)
+
+
+def test_axes_of_a_caller(film, maps):
+    figure = Figure(figsize=(7, 3))
+    left, right = figure.subplots(1, 2)
+    assert maps.layer(-1).plot(ax=left, title="maps") is figure and film.plot(ax=right, title="$a") is figure
+    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("maps", "$a")
+    assert left.images and len(right.patches) == len(film.tokens) and figure.get_suptitle() == ""
+    assert type(figure) is Figure  # the caller's, as it was
+    figure.draw_without_rendering()
+
+
+WRONG = [
+    ({"sise": (1, 2)}, "plot has no option 'sise'; did you mean 'size'?"),
+    ({"size": 3}, r"expected size=\(width, height\), inches of 0.5 to 100, got 3"),
+    ({"size": (0, 3)}, "inches of 0.5 to 100"),
+    ({"dpi": "high"}, "expected dpi= a number of 10 to 2400, got 'high'"),
+    ({"fontsize": 0}, "expected fontsize= a number of 1 to 100, got 0"),
+    ({"font": "No Such Font"}, "expected font= the name of an installed family, got 'No Such Font'"),
+    ({"cmap": "virdis"}, "got 'virdis'; did you mean 'viridis'"),
+    ({"title": 3}, "expected title= a str, got 3"),
+    ({"ax": 1}, "expected ax= Axes of matplotlib, got 1"),
+]
+
+
+@pytest.mark.parametrize(("look", "says"), WRONG, ids=lambda value: str(value)[:30])
+def test_a_look_that_cannot_be_is_refused(film, maps, look, says):
+    for result in (film, maps):
+        with pytest.raises(UnknownOption, match=says):
+            result.plot(**look)
+
+
+def test_what_would_be_ignored_is_refused(film, maps, tmp_path):
+    ax = Figure().subplots()
+    with pytest.raises(UnknownOption, match="expected ax= or size=, got both"):
+        film.plot(ax=ax, size=(1, 2))
+    with pytest.raises(UnknownOption, match="expected path= or ax=, got both"):
+        film.plot(tmp_path / "a.png", ax=ax)
+    with pytest.raises(UnknownOption, match=r"for figures of one Axes, this one has \d layers \(maps.layer"):
+        maps.plot(ax=ax)
+    with pytest.raises(UnknownOption, match="this one has a page of its own"):
+        film.plot(kind="text", ax=ax)
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_the_style_for_papers_is_one():
+    import matplotlib.style
+
+    with matplotlib.style.context("mixlens.view.paper"):
+        assert matplotlib.rcParams["font.size"] == 8 and matplotlib.rcParams["pdf.fonttype"] == 42

@@ -21,6 +21,9 @@ from mixlens.measure.statistics import Correlation, Paired, Ranking, paired, per
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from mixlens.view.kit.style import Look
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,14 @@ class Table:
         return put(evaluation.page(self), path)
 
     @checked
-    def plot(self, path: PathLike | None = None, *, kind: str | None = None, measure: str | None = None) -> Figure:
+    def plot(
+        self,
+        path: PathLike | None = None,
+        *,
+        kind: str | None = None,
+        measure: str | None = None,
+        **look: Unpack[Look],
+    ) -> Figure:
         """A figure: `kind="ranking"` (critical-difference style), `"heatmap"` (method x layer), `"curves"`, `"layers"`.
 
         "layers": a measure of the model's vectors, layer by layer; the default where there are no methods.
@@ -233,7 +243,7 @@ class Table:
         """
         from mixlens.view import evaluation
 
-        return evaluation.figure(self, path, kind=kind, measure=measure)
+        return evaluation.figure(self, path, kind=kind, measure=measure, look=look)
 
     def _repr_html_(self) -> str:
         from mixlens.view import evaluation

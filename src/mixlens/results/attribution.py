@@ -18,6 +18,9 @@ from mixlens.target import Target
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from mixlens.view.kit.style import Look
 
 
 @dataclass(frozen=True)
@@ -91,15 +94,16 @@ class Attribution(Result):
         return attribution.fragment(self)
 
     @checked
-    def plot(self, path: PathLike | None = None, *, kind: str | None = None) -> Figure:
+    def plot(self, path: PathLike | None = None, *, kind: str | None = None, **look: Unpack[Look]) -> Figure:
         """A figure: `kind="bar"` (a bar a token, the default) or `"text"` (coloured text); of a picture `"picture"`
         (its heat, the default) or `"bar"`; of a sound also `"wave"` (its wave on its words' colours, the default).
 
-        The ending of `path` (png, svg, pdf) says the format. Raises UnknownOption, ResultFileError.
+        The ending of `path` (png, svg, pdf) says the format. `look`: `size=`, `dpi=`, `font=`, `fontsize=`, `cmap=`,
+        `title=`, `ax=` (see `mixlens.view.kit.style.Look`). Raises UnknownOption, ResultFileError.
         """
         from mixlens.view import attribution_figures
 
-        return attribution_figures.figure(self, path, kind=kind)
+        return attribution_figures.figure(self, path, kind=kind, look=look)
 
     @checked
     def to_latex(self, path: PathLike | None = None) -> str:

@@ -19,6 +19,9 @@ from mixlens.results.maps import LayerMaps
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from mixlens.view.kit.style import Look
 
 _COLUMNS = {"method": "str", "index": "int", "token": "str", "special": "bool"}
 _NUMBERS = dict.fromkeys(("score", "faithfulness", "aopc", "permuted", "greedy", "best", "p"), "float")
@@ -138,14 +141,14 @@ class Comparison:
         return comparison.page(self, path)
 
     @checked
-    def plot(self, path: PathLike | None = None, *, kind: str = "words") -> Figure:
+    def plot(self, path: PathLike | None = None, *, kind: str = "words", **look: Unpack[Look]) -> Figure:
         """A figure: `kind="words"`, methods by words, or `"maps"`, the methods' layer maps side by side.
 
         Each method has its own scale. The ending of `path` says the format. Raises UnknownOption, ResultFileError.
         """
         from mixlens.view import comparison_figures
 
-        return comparison_figures.figure(self, path, kind)
+        return comparison_figures.figure(self, path, kind, look)
 
     def _repr_html_(self) -> str:
         from mixlens.view import comparison

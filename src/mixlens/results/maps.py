@@ -25,6 +25,9 @@ from mixlens.results.plain import described, with_origin
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from mixlens.view.kit.style import Look
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -240,7 +243,14 @@ class LayerMaps(Result):
         return replace(self, scores=self.scores[:, head], options={**self.options, "head": head})
 
     @checked
-    def plot(self, path: PathLike | None = None, *, row: int | str | None = None, kind: str = "heatmap") -> Figure:
+    def plot(
+        self,
+        path: PathLike | None = None,
+        *,
+        row: int | str | None = None,
+        kind: str = "heatmap",
+        **look: Unpack[Look],
+    ) -> Figure:
         """A figure: `kind="heatmap"`, a heatmap a layer (with heads a row of them), or `"graph"`, weights as lines.
 
         `row=i` (or `"max"`): the layer x token picture of one query row, layer 1 at the bottom (GlobEnc, Figure 1);
@@ -261,7 +271,7 @@ class LayerMaps(Result):
             )
         if row is None and self.rows is not None and len(self.rows) == 1:
             row = self.rows[0]
-        return maps_figures.figure(drawn(self), path, row=row, kind=kind)
+        return maps_figures.figure(drawn(self), path, row=row, kind=kind, look=look)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:

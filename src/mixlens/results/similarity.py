@@ -23,6 +23,9 @@ from mixlens.results.plain import described, with_origin
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from mixlens.view.kit.style import Look
 
 
 @dataclass(frozen=True)
@@ -157,11 +160,11 @@ class Similarity(Result):
         return similarity.page(self, path)
 
     @checked
-    def plot(self, path: PathLike | None = None) -> Figure:
+    def plot(self, path: PathLike | None = None, **look: Unpack[Look]) -> Figure:
         """The pairs as a heatmap. The ending of `path` says the format. Raises ResultFileError."""
         from mixlens.view import maps_figures
 
-        return maps_figures.figure(self.map, path, row=None, kind="heatmap")
+        return maps_figures.figure(self.map, path, row=None, kind="heatmap", look=look)
 
     def _repr_html_(self) -> str:
         from mixlens.view import similarity

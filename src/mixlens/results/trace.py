@@ -32,6 +32,9 @@ from mixlens.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from mixlens.view.kit.style import Look
 
 By = str | Named | tuple[str | Named, str]
 
@@ -256,11 +259,11 @@ class Trace(Tabled):
         return trace.tex(trace.by_sentence(self), path)
 
     @checked
-    def plot(self, path: PathLike | None = None, *, by: By = "token") -> Figure:
+    def plot(self, path: PathLike | None = None, *, by: By = "token", **look: Unpack[Look]) -> Figure:
         """A heatmap, the answer down, prompt and answer across, by units. Raises UnknownOption, ResultFileError."""
         from mixlens.view import trace_figures
 
-        return trace_figures.figure(self.units(by), path)
+        return trace_figures.figure(self.units(by), path, look)
 
     @checked
     def save(self, path: PathLike) -> Path:

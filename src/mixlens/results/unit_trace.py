@@ -21,8 +21,10 @@ from mixlens.results.units import Named, TraceUnit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
     from mixlens.results.trace import Trace
+    from mixlens.view.kit.style import Look
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,11 @@ class UnitTrace(Tabled):
         return trace.tex(self, path)
 
     @checked
-    def plot(self, path: PathLike | None = None) -> Figure:
+    def plot(self, path: PathLike | None = None, **look: Unpack[Look]) -> Figure:
         """A heatmap, answer units down and source units across. Raises UnknownOption, ResultFileError."""
         from mixlens.view import trace_figures
 
-        return trace_figures.figure(self, path)
+        return trace_figures.figure(self, path, look)
 
     def __rich__(self) -> Any:
         from mixlens.view import trace

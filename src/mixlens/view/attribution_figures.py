@@ -19,11 +19,14 @@ from mixlens.view.kit import arrays, caption, colors, figures, spelling, words
 from mixlens.view.kit.direction import Direction, order
 from mixlens.view.kit.drawn import Attribution
 from mixlens.view.kit.fonts import drawable, families
+from mixlens.view.kit.style import Look, current, ground, points, strong
 
 _WIDTH = 7.0  # inches
 
 
-def figure(attr: Attribution, path: str | os.PathLike[str] | None = None, kind: str | None = None) -> Figure:
+def figure(
+    attr: Attribution, path: str | os.PathLike[str] | None = None, kind: str | None = None, look: Look | None = None
+) -> Figure:
     """A figure of an attribution: `kind="bar"`, a bar a token from the first down, or `"text"`, coloured text; of a
     picture `"picture"`, which is its default, or `"bar"`; of a sound also `"wave"`, its default.
 
@@ -34,25 +37,26 @@ def figure(attr: Attribution, path: str | os.PathLike[str] | None = None, kind: 
         kinds = {"picture": picture.figure, "bar": _bars}
     elif isinstance(attr.source, Sound):
         kinds = {"wave": wave.figure, **kinds}
-    return figures.finish(figures.choose(kinds, next(iter(kinds)) if kind is None else kind), path, attr)
+    return figures.finish(figures.choose(kinds, next(iter(kinds)) if kind is None else kind), path, attr, look=look)
 
 
 def _bars(attr: Attribution) -> Figure:
     labels = [drawable(t) for t in arrays.labels(attr)]
     scores = arrays.values(attr.scores)
-    height = min(0.24 * len(labels), 40.0)
     says = caption.says(attr)
+    around = 1.3 if says else 1.1
+    _, height = figures.fitted(_WIDTH, min(0.24 * len(labels), 40.0), around=around)
     title = caption.heading(attr) + (f"\n{says}" if says else "")
-    figure, axes = figures.canvas(_WIDTH, height + (1.3 if says else 1.1), title)
-    hues = [f"#{colors.SPECIAL if s else colors.strong(v)}" for v, s in zip(scores, attr.special, strict=True)]
+    figure, axes = figures.canvas(_WIDTH, height + around, title)
+    hues = [f"#{colors.SPECIAL}" if s else strong(v) for v, s in zip(scores, attr.special, strict=True)]
     axes.barh(range(len(labels)), scores, height=0.78, color=hues)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     figures.ticks(axes.yaxis, labels, 72 * height)
     axes.axvline(0, color="#444444", linewidth=0.8)
     cut = _cut(axes, attr.special, scores)
     grey = f"grey: special {attr.source.units}" + ", cut where a number stands" * cut
-    axes.set_xlabel("score" + (f" ({grey})" if any(attr.special) else ""), fontsize=8)
-    axes.tick_params(axis="x", labelsize=8)
+    axes.set_xlabel("score" + (f" ({grey})" if any(attr.special) else ""), fontsize=points(8))
+    axes.tick_params(axis="x", labelsize=points(8))
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
@@ -78,40 +82,46 @@ def _cut(axes: Any, special: Sequence[bool], scores: arrays.Array) -> bool:
 
 def _text(attr: Attribution) -> Figure:
     """Words one behind the other on their colours, broken into lines as a paragraph is."""
+    figures.refuse_ax("a page of its own")
     shown = words.parts(attr)
     scale = words.scale(shown)
-    size, line, margin = 12, 0.3, 0.15
-    figure = Figure(figsize=(_WIDTH, 1))
+    given, larger = current(), points(1.0)
+    page = _WIDTH if given.size is None else given.size[0]
+    size, line, margin = 12, 0.3 * larger, 0.15
+    figure = Figure(figsize=(page, 1))
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
-    font = FontProperties(family=families(), size=size)
+    font = FontProperties(family=families(), size=points(size))
 
     def measure(text: str) -> float:
         width: float = renderer.get_text_width_height_descent(text, font, ismath=False)[0]
         return width / figure.dpi
 
-    placed = _placed(shown, measure, margin)
-    top = 0.42
+    placed = _placed(shown, measure, margin, page)
+    title = caption.heading(attr) if given.title is None else given.title
+    top = 0.42 if title else 0.12
     height = top + line * (1 + max(y for _, y, *_ in placed)) + 0.62
-    figure.set_size_inches(_WIDTH, height)
+    height = height if given.size is None else max(height, given.size[1])  # no line is cut off
+    figure.set_size_inches(page, height)
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, _WIDTH), ylim=(height, 0))
+    axes.set(xlim=(0, page), ylim=(height, 0))
     axes.axis("off")
-    figures.write(axes, margin, 0.2, caption.heading(attr), size=8, color="#555555", va="center")
+    if title:
+        figures.write(axes, margin, 0.2, title, size=8, color="#555555", va="center")
     for x, y, width, piece, part in placed:
         at = top + line * y
-        fill, ink = ("ffffff", "8a8a8a") if part.special else (scale.hex(part.score), scale.ink(part.score))
-        axes.add_patch(Rectangle((x, at), width, line * 0.86, color=f"#{fill}", linewidth=0))
-        figures.write(axes, x + 0.03, at + line * 0.65, piece, size=size, color=f"#{ink}", va="baseline")
+        fill, ink = ("#ffffff", "#8a8a8a") if part.special else ground(scale, part.score)
+        axes.add_patch(Rectangle((x, at), width, line * 0.86, color=fill, linewidth=0))
+        figures.write(axes, x + 0.03, at + line * 0.65, piece, size=size, color=ink, va="baseline")
     _scale_bar(axes, scale, margin, height - 0.3)
     return figure
 
 
 def _placed(
-    shown: Sequence[words.Part], measure: Callable[[str], float], margin: float
+    shown: Sequence[words.Part], measure: Callable[[str], float], margin: float, page: float
 ) -> list[tuple[float, int, float, str, words.Part]]:
     """Left edge, line, width and text of every piece; a text from right to left begins at the right edge."""
-    blank, room = 0.07, _WIDTH - 2 * margin
+    blank, room = points(0.07), page - 2 * margin
     rows: list[tuple[Direction, list[tuple[float, float, str, words.Part]]]] = []  # of (gap before, width, ...)
     for direction, line in words.lines(shown):
         row: list[tuple[float, float, str, words.Part]] = []
@@ -132,7 +142,7 @@ def _placed(
     out = []
     for y, (direction, row) in enumerate(rows):
         total = sum(gap + width for gap, width, *_ in row)
-        x, last = (_WIDTH - margin - total if direction == "rtl" else margin), None
+        x, last = (page - margin - total if direction == "rtl" else margin), None
         for i in order(["" if part.special else piece for *_, piece, part in row], direction):
             x += row[max(i, last)][0] if last is not None else 0.0
             _, width, piece, part = row[i]
@@ -152,8 +162,8 @@ def _broken(text: str, measure: Callable[[str], float], width: float) -> list[st
 def _scale_bar(axes: Any, scale: colors.Scale, x: float, y: float) -> None:
     low, high = (spelling.number(v) for v in scale.ends())
     figures.write(axes, x, y, low, size=8, color="#555555", va="center")
-    left = x + 0.08 + 0.07 * len(low)
+    left = x + 0.08 + points(0.07) * len(low)
     for i, step in enumerate(scale.steps(60)):
         box = (left + i * 0.025, y - 0.05)
-        axes.add_patch(Rectangle(box, 0.026, 0.1, color=f"#{scale.hex(step)}", linewidth=0))
+        axes.add_patch(Rectangle(box, 0.026, 0.1, color=ground(scale, step)[0], linewidth=0))
     figures.write(axes, left + 1.58, y, high, size=8, color="#555555", va="center")

@@ -12,6 +12,7 @@ from mixlens.view.comparison import heading, rating_text
 from mixlens.view.kit import arrays, colors, figures, words
 from mixlens.view.kit.drawn import Comparison
 from mixlens.view.kit.fonts import drawable
+from mixlens.view.kit.style import Look, points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 _RATED = "in brackets: faithful, 0: by chance, 1: the best order found"
 
 
-def figure(comparison: Comparison, path: str | os.PathLike[str] | None = None, kind: str = "words") -> Figure:
+def figure(
+    comparison: Comparison, path: str | os.PathLike[str] | None = None, kind: str = "words", look: Look | None = None
+) -> Figure:
     """`kind="words"`: methods down, words across; `"maps"`: methods down, their layers' maps across.
 
     Raises UnknownOption (kind, ending of the path) and ResultFileError.
@@ -29,7 +32,7 @@ def figure(comparison: Comparison, path: str | os.PathLike[str] | None = None, k
         raise UnknownOption(f"expected kind='words' or 'maps', got {kind!r}")
     if kind == "maps" and not comparison.maps:
         raise UnknownOption("expected a comparison with maps, got none; ask with compare(..., maps=True)")
-    return figures.finish(_draw if kind == "words" else _draw_maps, path, comparison)
+    return figures.finish(_draw if kind == "words" else _draw_maps, path, comparison, look=look)
 
 
 def _draw_maps(comparison: Comparison) -> Figure:
@@ -54,7 +57,6 @@ def _draw(comparison: Comparison) -> Figure:
     scales = [words.scale(parts) for parts in shown]
     shares = np.array([[s.share(p.score) for p in parts] for parts, s in zip(shown, scales, strict=True)])
     width = max(5.0, min(16.0, (2.8 if comparison.faithfulness else 2.2) + 0.42 * shares.shape[1]))
-    height = 0.28 * len(names)
     notes = (
         [f"special {comparison.first.source.units} left out"]
         if len(shown[0]) < len(words.parts(comparison.first))
@@ -62,13 +64,15 @@ def _draw(comparison: Comparison) -> Figure:
     )
     notes = [*([_RATED] if comparison.faithfulness else []), *notes]
     title = "\n".join([heading(comparison), *notes])
-    figure, axes = figures.canvas(width, height + 1.6 + 0.15 * len(notes), title)
+    around = 1.6 + 0.15 * len(notes)
+    wide, height = figures.fitted(width - 2.2, 0.28 * len(names), 2.2, around)
+    figure, axes = figures.canvas(width, height + around, title)
     image = figures.image(axes, shares, colors.Scale(1.0, any(s.signed for s in scales)), aspect="auto")
     rated = [f"{name} ({rating_text(comparison, name)})" for name in names] if comparison.faithfulness else names
     figures.ticks(axes.yaxis, rated, 72 * height)
     across = [drawable(" ".join(p.text.split())[:18]) for p in shown[0]]
-    figures.ticks(axes.xaxis, across, 72 * (width - 2.2), rotation=60)
+    figures.ticks(axes.xaxis, across, 72 * wide, rotation=60)
     bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
-    bar.set_label("share of a method's largest word", fontsize=7)
-    bar.ax.tick_params(labelsize=7)
+    bar.set_label("share of a method's largest word", fontsize=points(7))
+    bar.ax.tick_params(labelsize=points(7))
     return figure

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from mixlens.view.kit.style import Look
+
 
 class Shown:
     """A table in a terminal, which knows only there whether bold and grey can be seen."""
@@ -150,10 +152,12 @@ def fragment(table: Table) -> str:
     return html.fill("evaluation_fragment.html", **_values(table))
 
 
-def figure(table: Table, path: PathLike | None, *, kind: str | None, measure: str | None) -> Figure:
+def figure(
+    table: Table, path: PathLike | None, *, kind: str | None, measure: str | None, look: Look | None = None
+) -> Figure:
     """A figure, written to `path` if given. Raises UnknownOption, ResultFileError."""
     kind, measure = drawn(table, kind, measure)
-    return evaluation_figures.figure(table, path, kind=kind, measure=measure)
+    return evaluation_figures.figure(table, path, kind=kind, measure=measure, look=look)
 
 
 def drawn(table: Table, kind: str | None, measure: str | None, ran: bool = True) -> tuple[str, str]:

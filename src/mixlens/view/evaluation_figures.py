@@ -13,6 +13,7 @@ from mixlens.measure.perturb import shares
 from mixlens.view.kit import colors, figures
 from mixlens.view.kit.drawn import Table
 from mixlens.view.kit.fonts import drawable, families
+from mixlens.view.kit.style import Look, points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,10 +26,10 @@ _HUES = ("#0b6e99", "#d1495b", "#3a7d44", "#8e5aa8", "#c77f1a", "#4d4d4d", "#2a9
 _DASHES = ("-", "--", "-.", ":")
 
 
-def figure(table: Table, path: PathLike | None, *, kind: str, measure: str) -> Figure:
+def figure(table: Table, path: PathLike | None, *, kind: str, measure: str, look: Look | None = None) -> Figure:
     """A figure of a kind and a measure that go together (`chosen`). Raises ResultFileError."""
     draw = {"ranking": _ranking, "curves": _curves, "heatmap": _heatmap, "layers": _layers}[kind]
-    return figures.finish(draw, path, table, measure)
+    return figures.finish(draw, path, table, measure, look=look)
 
 
 def chosen(table: Table, kind: str, measure: str | None, ran: bool = True) -> str:
@@ -112,8 +113,8 @@ def _ranking(table: Table, measure: str) -> Figure:
     axes.set_xlim(low, high + width * (0.03 + 0.025 * len(joined)))
     axes.set_ylim(count - 0.2, -0.6)
     figures.ticks(axes.yaxis, names, 72 * height)
-    axes.set_xlabel(f"mean, with its {100 * table.level:g} % interval", fontsize=8)
-    axes.tick_params(axis="x", labelsize=8)
+    axes.set_xlabel(f"mean, with its {100 * table.level:g} % interval", fontsize=points(8))
+    axes.tick_params(axis="x", labelsize=points(8))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -136,10 +137,10 @@ def _curves(table: Table, measure: str) -> Figure:
     axes.axhline(mean[0], color="#cccccc", linewidth=0.8)
     axes.set_ylim(0, 1.02)
     kept = getattr(MEASURES[table.manifest["measures"][measure]["measure"]], "kept", False)
-    axes.set_xlabel(f"% of the removable tokens that are {'kept' if kept else 'taken out'}", fontsize=8)
-    axes.set_ylabel("probability", fontsize=8)
-    axes.tick_params(labelsize=8)
-    for text in axes.legend(fontsize=7, frameon=False, ncols=2).get_texts():
+    axes.set_xlabel(f"% of the removable tokens that are {'kept' if kept else 'taken out'}", fontsize=points(8))
+    axes.set_ylabel("probability", fontsize=points(8))
+    axes.tick_params(labelsize=points(8))
+    for text in axes.legend(fontsize=points(7), frameon=False, ncols=2).get_texts():
         text.set(family=families(), parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -167,9 +168,9 @@ def _heatmap(table: Table, measure: str) -> Figure:
     drawn = figures.image(axes, np.ma.masked_invalid(panel), scale, aspect="auto")
     figures.ticks(axes.yaxis, list(rows), 72 * height)
     figures.ticks(axes.xaxis, [*(str(layer + 1) for layer in layers), "", "all"], 72 * (width - 2.0))
-    axes.set_xlabel("layer", fontsize=8)
+    axes.set_xlabel("layer", fontsize=points(8))
     axes.spines[:].set_visible(False)
-    figure.colorbar(drawn, ax=axes, fraction=0.03, pad=0.01).ax.tick_params(labelsize=7)
+    figure.colorbar(drawn, ax=axes, fraction=0.03, pad=0.01).ax.tick_params(labelsize=points(7))
     return figure
 
 
@@ -181,8 +182,10 @@ def _layers(table: Table, measure: str) -> Figure:
     axes.fill_between(at, [r.low or 0.0 for r in rows], [r.high or 0.0 for r in rows], color=_HUES[0], alpha=0.2)
     axes.plot(at, [r.mean for r in rows], color=_HUES[0], linewidth=1.6, marker="o", markersize=4)
     axes.plot(at, [np.nan if r.null is None else r.null for r in rows], color="#999999", linewidth=1, linestyle="--")
-    axes.set_xticks(at, ["emb." if k == 0 else str(k) for k in at], fontsize=8)
-    axes.set_xlabel(f"layer; the band is the {100 * table.level:g} % interval, dashed what chance gives", fontsize=8)
-    axes.tick_params(labelsize=8)
+    axes.set_xticks(at, ["emb." if k == 0 else str(k) for k in at], fontsize=points(8))
+    axes.set_xlabel(
+        f"layer; the band is the {100 * table.level:g} % interval, dashed what chance gives", fontsize=points(8)
+    )
+    axes.tick_params(labelsize=points(8))
     axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -6,13 +6,13 @@ import math
 import os
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from mixlens.view.kit import arrays, caption, colors, figures
+from mixlens.view.kit import arrays, caption, colors, figures, style
 from mixlens.view.kit.drawn import LayerMaps
 from mixlens.view.kit.fonts import drawable
+from mixlens.view.kit.style import Look
 
 _PANEL = 160  # tokens a side of a panel; longer texts are pooled
 _LINES = 4000  # of a graph, over all layers
@@ -23,6 +23,7 @@ def figure(
     path: str | os.PathLike[str] | None = None,
     row: int | str | None = None,
     kind: str = "heatmap",
+    look: Look | None = None,
 ) -> Figure:
     """A figure of layer maps: `kind="heatmap"`, a heatmap a layer (a row of them where there are heads).
 
@@ -35,7 +36,7 @@ def figure(
     if row is not None:
         maps.row(row)  # raises UnknownOption
         draw = rows if kind == "heatmap" else draw
-    return figures.finish(draw, path, maps, row) if row is not None else figures.finish(draw, path, maps)
+    return figures.finish(draw, path, maps, *([] if row is None else [row]), look=look)
 
 
 def grid(maps: LayerMaps) -> Figure:
@@ -50,20 +51,27 @@ def grid(maps: LayerMaps) -> Figure:
         return figures.mosaic(scores, title, [f"head {h + 1}" for h in range(heads)], down)
     rows, columns = _shape(len(scores))
     size = min(max(2.0, 0.105 * scores.shape[-1] + 0.5), 3.4) if k == 1 else 2.6
-    figure = Figure(figsize=(max(4.5, columns * size + 1), rows * size + 1.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    wide, high = figures.fitted(columns * size, rows * size, 1.0, 1.2)
+    if len(scores) == 1:
+        figure, alone = figures.canvas(max(4.5, size + 1), size + 1.2, title)
+        every = [alone]
+    else:
+        figures.refuse_ax(f"{len(scores)} layers (maps.layer(-1) has one)")
+        figure = figures.sheet(max(4.5, columns * size + 1), rows * size + 1.2)
+        every = [figure.add_subplot(rows, columns, layer + 1) for layer in range(len(scores))]
+        figures.headline(figure, title)
     names = [drawable(t) for t in arrays.labels(maps, 12)] if k == 1 else []
     queries = [drawable(t) for t in arrays.query_labels(maps, 12)] if k == 1 else []
-    drawn, scale, points = None, colors.scale(scores.ravel()), 72 * (size - 0.4)
-    for layer, (number, panel) in enumerate(zip(arrays.layers(maps), scores, strict=True)):
-        axes = figure.add_subplot(rows, columns, layer + 1)
+    drawn, scale = None, colors.scale(scores.ravel())
+    room_across, room_down = 72 * (wide / columns - 0.4), 72 * (high / rows - 0.4)
+    for layer, (number, panel, axes) in enumerate(zip(arrays.layers(maps), scores, every, strict=True)):
         drawn = figures.image(axes, panel, scale)
-        axes.set_title(f"layer {number}", fontsize=8)
+        if style.current().ax is None:
+            axes.set_title(f"layer {number}", fontsize=style.points(8))
         axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
         left, below = layer % columns == 0, layer + columns >= len(scores)
-        figures.ticks(axes.yaxis, queries if left and len(queries) == panel.shape[0] else [], points)
-        figures.ticks(axes.xaxis, names if below and len(names) == panel.shape[1] else [], points, rotation=90)
-    figures.headline(figure, title)
+        figures.ticks(axes.yaxis, queries if left and len(queries) == panel.shape[0] else [], room_down)
+        figures.ticks(axes.xaxis, names if below and len(names) == panel.shape[1] else [], room_across, rotation=90)
     figures.color_bar(figure, drawn)
     return figure
 
@@ -92,13 +100,12 @@ def graph(maps: LayerMaps, row: int | str | None = None) -> Figure:
     layer, i, j = np.unravel_index(order, scores.shape)
     ends = np.stack([np.stack([j, layer], -1), np.stack([i, layer + 1], -1)], 1)
     names = [drawable(t) for t in arrays.labels(maps)]
-    width = min(14.0, max(4.0, 0.36 * max(queries, keys) + 1))
-    height = min(10.0, 0.62 * layers)
+    wide, height = figures.fitted(min(13.0, max(3.0, 0.36 * max(queries, keys))), min(10.0, 0.62 * layers), 1.0, 1.4)
     shown = _into(maps, row) if isinstance(row, int) else f"{len(order)} of {sizes.size} weights, the largest"
     shown += ", head mean" if maps.heads else ""
-    figure, axes = figures.canvas(width, height + 1.4, f"{caption.heading(maps)}\n{shown}")
+    figure, axes = figures.canvas(wide + 1, height + 1.4, f"{caption.heading(maps)}\n{shown}")
     shares = sizes[order] / (scale.top or 1)
-    hues = [f"#{colors.strong(v)}" for v in scores.ravel()[order]]
+    hues = [style.strong(v) for v in scores.ravel()[order]]
     lines = LineCollection(list(ends), colors=hues, linewidths=0.3 + 2.7 * shares, alpha=list(0.08 + 0.92 * shares))
     lines.set_zorder(1)
     axes.add_collection(lines)
@@ -106,8 +113,8 @@ def graph(maps: LayerMaps, row: int | str | None = None) -> Figure:
     axes.scatter(dots[:, 0], dots[:, 1], s=min(14, 900 / max(queries, keys)), color="#444444", zorder=2)
     axes.set(xlim=(-0.6, max(queries, keys) - 0.4), ylim=(-0.25, layers + 0.25))
     figures.ticks(axes.yaxis, ["input", *(str(k + 1) for k in range(layers))], 72 * height)
-    axes.set_ylabel("layer", fontsize=8)
-    figures.ticks(axes.xaxis, names if len(names) == keys else [], 72 * (width - 1), rotation=90 if keys > 12 else 45)
+    axes.set_ylabel("layer", fontsize=style.points(8))
+    figures.ticks(axes.xaxis, names if len(names) == keys else [], 72 * wide, rotation=90 if keys > 12 else 45)
     axes.spines[:].set_visible(False)
     return figure
 

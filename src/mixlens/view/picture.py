@@ -6,16 +6,17 @@ import os
 from typing import Any
 
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from mixlens.capture.picture import Picture
 from mixlens.files import put
-from mixlens.view.kit import arrays, caption, colors, figures, html, terminal, words
+from mixlens.view.kit import arrays, caption, figures, html, terminal, words
 from mixlens.view.kit import picture as kit
 from mixlens.view.kit.drawn import Attribution
+from mixlens.view.kit.style import points, refuse_cmap, usual_map
 
 _TOP = 8
 _OPEN = 80
@@ -128,6 +129,8 @@ def figure(attr: Attribution) -> Figure:
     says = caption.says(attr)
     width, height = drawn.size
     title = caption.heading(attr) + (f"\n{says}" if says else "")
+    figures.refuse_ax("two")
+    refuse_cmap("a picture")
     drawing, whole = figures.canvas(_WIDTH, min(0.45 * _WIDTH * height / width, 12.0) + 0.9, title)
     whole.remove()
     both = drawing.subplots(1, 2)
@@ -135,10 +138,12 @@ def figure(attr: Attribution) -> Figure:
         axes.imshow(image, interpolation="nearest")
         axes.set_axis_off()
     low, high = hues.ends()
-    ramp = LinearSegmentedColormap.from_list("mixlens", colors.stops(hues.signed))
     bar = drawing.colorbar(
-        ScalarMappable(Normalize(low, high or 1.0), ramp), ax=both, orientation="horizontal", aspect=40
+        ScalarMappable(Normalize(low, high or 1.0), usual_map(hues.signed)),
+        ax=both,
+        orientation="horizontal",
+        aspect=40,
     )
-    bar.set_label("score of a patch", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
+    bar.set_label("score of a patch", fontsize=points(8))
+    bar.ax.tick_params(labelsize=points(8))
     return drawing

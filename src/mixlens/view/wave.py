@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -12,6 +12,7 @@ from mixlens.view.kit import arrays, caption, colors, figures, wave
 from mixlens.view.kit import picture as kit
 from mixlens.view.kit.drawn import Attribution
 from mixlens.view.kit.fonts import drawable
+from mixlens.view.kit.style import points, refuse_cmap, usual_map
 
 _WIDTH, _HEIGHT = 7.0, 2.2  # inches
 
@@ -25,20 +26,20 @@ def figure(attr: Attribution) -> Figure:
     """The wave on the colours of its words, or of its frames where no words are known."""
     sound = attr.source
     assert isinstance(sound, Sound)
+    refuse_cmap("a wave")
     drawn, named, hues = _drawn(attr)
     says = caption.says(attr)
     drawing, axes = figures.canvas(_WIDTH, _HEIGHT, caption.heading(attr) + (f"\n{says}" if says else ""))
     axes.imshow(drawn, extent=(0, sound.seconds, -1, 1), aspect="auto", interpolation="nearest")
     axes.set_yticks([])
-    axes.set_xlabel("seconds", fontsize=8)
-    axes.tick_params(labelsize=8)
+    axes.set_xlabel("seconds", fontsize=points(8))
+    axes.tick_params(labelsize=points(8))
     for name, (start, end) in named:
-        axes.text((start + end) / 2, 1.06, drawable(name), ha="center", va="bottom", fontsize=8)
+        axes.text((start + end) / 2, 1.06, drawable(name), ha="center", va="bottom", fontsize=points(8))
     low, high = hues.ends()
-    ramp = LinearSegmentedColormap.from_list("mixlens", colors.stops(hues.signed))
-    bar = drawing.colorbar(ScalarMappable(Normalize(low, high or 1.0), ramp), ax=axes, aspect=12)
-    bar.set_label("score of a word" if named else "score of a frame", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
+    bar = drawing.colorbar(ScalarMappable(Normalize(low, high or 1.0), usual_map(hues.signed)), ax=axes, aspect=12)
+    bar.set_label("score of a word" if named else "score of a frame", fontsize=points(8))
+    bar.ax.tick_params(labelsize=points(8))
     return drawing
 
 

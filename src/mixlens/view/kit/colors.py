@@ -43,8 +43,7 @@ class Scale:
 
     def ink(self, score: float, dark: bool = False) -> str:
         """The text colour on that background, black or white by the larger contrast (always 4.5 : 1 or more)."""
-        luminance = _luminance(self.rgb(score, dark))
-        return "000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "ffffff"
+        return ink(self.rgb(score, dark))
 
     def ends(self) -> tuple[float, float]:
         """The smallest and the largest score of the scale."""
@@ -60,6 +59,12 @@ def scale(scores: Iterable[float]) -> Scale:
     """The scale of these scores: up to the largest size, with two arms if any is negative."""
     values = [s for s in scores if math.isfinite(s)]
     return Scale(max(map(abs, values), default=0.0), any(s < 0 for s in values))
+
+
+def ink(ground: RGB) -> str:
+    """Black or white, by the larger contrast to a ground."""
+    luminance = _luminance(ground)
+    return "000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "ffffff"
 
 
 def strong(score: float) -> str:

@@ -8,6 +8,7 @@ from matplotlib import font_manager
 from matplotlib.ft2font import FT2Font
 
 from mixlens.escape import visible
+from mixlens.view.kit import style
 
 # matplotlib brings the first; the rest are what systems have for other scripts (outlines only: it draws no bitmaps).
 _WANTED = (
@@ -36,24 +37,28 @@ _WANTED = (
 MISSING = "□"
 
 
-@cache
 def families() -> list[str]:
-    """The fonts to draw with, each for what those before it lack."""
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return [name for name in _WANTED if name in installed]
+    """The fonts to draw with, each for what those before it lack: the style's first."""
+    return list(dict.fromkeys([*style.first_families(), *_installed()]))
 
 
 @cache
-def _known() -> frozenset[int]:
+def _installed() -> tuple[str, ...]:
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return tuple(name for name in _WANTED if name in installed)
+
+
+@cache
+def _known(names: tuple[str, ...]) -> frozenset[int]:
     known: set[int] = set()
-    for name in families():
+    for name in names:
         known.update(FT2Font(font_manager.findfont(name)).get_charmap())
     return frozenset(known)
 
 
 def drawable(text: str) -> str:
     """`text` with `□` for every character that no font has; marks and joiners among those are left out."""
-    known = _known()
+    known = _known(tuple(families()))
     joiners = {0x200D, 0xFE0E, 0xFE0F}
     return (
         "".join(c if ord(c) in known else "" if ord(c) in joiners else MISSING for c in visible(text) if c != "\n")

@@ -138,12 +138,8 @@ def figure(attr: Attribution) -> Figure:
         axes.imshow(image, interpolation="nearest")
         axes.set_axis_off()
     low, high = hues.ends()
-    bar = drawing.colorbar(
-        ScalarMappable(Normalize(low, high or 1.0), usual_map(hues.signed)),
-        ax=both,
-        orientation="horizontal",
-        aspect=40,
-    )
+    ramp = ScalarMappable(Normalize(low, high or 1.0), usual_map(hues.signed))
+    bar = drawing.colorbar(ramp, ax=both, orientation="horizontal", aspect=40)
     bar.set_label("score of a patch", fontsize=points(8))
     bar.ax.tick_params(labelsize=points(8))
     return drawing

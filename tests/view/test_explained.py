@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from mixlens.capture.text import Tokens
 from mixlens.results import Attribution, Explained, shards
 from mixlens.results.explained import KIND
 from mixlens.target import Target
+from pages import data, still
 
 NASTY = "</script><img src=x onerror=alert(1)>\x1b[31m"
 META = {"model": "m", "self_check": 1e-7, "readout": 0, "prediction": "positive"}
@@ -119,17 +122,32 @@ def test_a_column_splits_the_tables(folder: Path) -> None:
 def test_nothing_in_it_acts(folder: Path) -> None:
     for by in (None, NASTY):
         source = Explained(folder).to_html(by=by)
-        page = Read(source)
+        page = Read(still(source))
         assert "</script><img src=x onerror=alert(1)>" in page.text and "\x1b" not in source
+        kinds = [attrs["type"] for tag, attrs in Read(source).tags if tag == "script"]
+        assert kinds.count("module") == 1 and {*kinds} == {"module", "application/octet-stream"}
         assert not [tag for tag, _ in page.tags if tag in ("script", "img", "iframe", "link", "object", "form")]
         assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
-        assert not [1 for bad in ("http://", "https://", "url(", "@import") if bad in source]
+        assert not [1 for bad in ("http://", "https://", "url(", "@import") if bad in still(source)]
         assert {attrs["href"] for tag, attrs in page.tags if tag == "a"} == {"#failures"}
+
+
+def test_its_texts_answer(folder: Path) -> None:
+    """A text's view has the scores that the folder holds."""
+    explained = Explained(folder)
+    source = explained.to_html()
+    count = source.count('class="view"')
+    assert count == source.count("Ask this text") == 2
+    rows = [int(row) for row in re.findall(r"Row (\d+)", Read(source).text)]
+    for i, row in enumerate(rows):
+        head, arrays = data(source, i)
+        assert head["kind"] == "attribution"
+        np.testing.assert_array_equal(arrays["scores"], explained.attribution(row).scores.numpy())
 
 
 def test_the_page_is_written_and_small(folder: Path, tmp_path: Path) -> None:
     source = Explained(folder).to_html(tmp_path / "page.html", top=1)
-    assert (tmp_path / "page.html").read_text("utf-8") == source and len(source) < 60_000
+    assert (tmp_path / "page.html").read_text("utf-8") == source and len(source) < 140_000
     assert len([1 for tag, attrs in Read(source).tags if tag == "div" and "aria-label" in attrs]) == 2
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mixlens.escape import visible
 from mixlens.files import PathLike, put
+from mixlens.view import attribution
 from mixlens.view.kit import caption, colors, frames, html, spelling, words
 from mixlens.view.kit.drawn_explained import Explained, WordScore, WordTable
 
@@ -208,7 +209,13 @@ def _chosen(table: Sequence[WordScore], first: int) -> list[tuple[int, str | Non
 def _example(attr: Any, row: int, why: str | None) -> dict[str, Any]:
     shown = words.parts(attr)
     values = html.text(attr, shown)
-    return {"row": row, "why": why, "lines": values["lines"], "says": caption.says(attr)}
+    return {
+        "row": row,
+        "why": why,
+        "lines": values["lines"],
+        "says": caption.says(attr),
+        "data": attribution.data(attr),
+    }
 
 
 def _words(table: Sequence[WordScore]) -> dict[str, Any] | None:

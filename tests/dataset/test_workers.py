@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import pytest
 import torch
 from torch.nn.utils import parametrizations
@@ -164,6 +165,10 @@ def test_what_cannot_be_sent_is_refused(tiny_bert_folder: Path, lens: mixlens.Le
 
     with pytest.raises(DataError, match="expected rows that can be sent to a worker, got: an odd row; leave workers="):
         mixlens.explain_data(lens, [Odd(text="a film")], "alti", workers=2)
+    kept = mixlens.load(str(tiny_bert_folder))
+    accelerate.cpu_offload(kept.model, execution_device="cpu")
+    with pytest.raises(ModelError, match="expected a model whose weights are all in memory, got one with weights that"):
+        mixlens.explain_data(kept, TEXTS, "alti", workers=2)
     other = mixlens.load(str(tiny_bert_folder))
     parametrizations.weight_norm(other.model.classifier)
     with pytest.raises(ModelError, match=r"sent to another process \(pickled\), got: .*parametrized"):

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import torch
 
+from mixlens.capture.offload import offloaded
 from mixlens.dataset.window import Setting, rows_of
 from mixlens.errors import ModelError
 from mixlens.evaluation.walk import Window
@@ -29,6 +30,11 @@ worker.main(answers)
 
 def pack(setting: Setting, file: IO[bytes]) -> None:
     """Write what all windows have in common, the model with it. Raises ModelError where that cannot be."""
+    if any(offloaded(module) for module in setting.lens.model.modules()):
+        raise ModelError(
+            "expected a model whose weights are all in memory, got one with weights that accelerate keeps elsewhere: "
+            "workers would each load them again and again; leave workers= and engine= out"
+        )
     task = replace(setting.task, names=dict(setting.task.names))  # a mapping proxy cannot be sent
     try:
         torch.save(replace(setting, task=task), file)

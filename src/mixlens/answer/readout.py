@@ -31,7 +31,7 @@ Readout = int | Literal["mean", "max"]
 class Reading:
     """Where one text's answer stands: `row` of the maps, `at` the position whose logits are the answer.
 
-    `row` is None for extractive question answering and CTC, where the answer itself says it.
+    `row` is None for extractive question answering and CTC, where the answer itself says it, and where nobody needs it.
     """
 
     row: Readout | None
@@ -140,8 +140,8 @@ def every_class(head: Head, target: Any) -> list[Target] | None:
     return [replace(chosen, what=index) for index in sorted(head.labels)]
 
 
-def reading(head: Head, tokens: Stream, target: Target, readout: Any = None) -> Reading:
-    """Where a text's answer stands. Raises TargetError, UnknownOption."""
+def reading(head: Head, tokens: Stream, target: Target, readout: Any = None, rowed: bool = True) -> Reading:
+    """Where a text's answer stands; `rowed`: its row must be known. Raises TargetError, UnknownOption."""
     row = None if readout is None else _override(readout, len(tokens))
     if head.task == "question":
         return Reading(row, 0, True, target, context_of(text_of(tokens)))
@@ -152,7 +152,12 @@ def reading(head: Head, tokens: Stream, target: Target, readout: Any = None) -> 
             raise TargetError(
                 f"a position means nothing for {head.in_words}; leave it out, or pass readout={target.position}"
             )
-        return Reading(row if row is not None else _pooled_row(head, tokens), 0, head.task == "sequence", target)
+        pooled = row if row is not None else _pooled_row(head, tokens)
+        if pooled is None and rowed:
+            raise TargetError(
+                f"no read-out row is known for {head.in_words} here; pass readout= (a token position, 'mean' or 'max')"
+            )
+        return Reading(pooled, 0, head.task == "sequence", target)
     try:
         at = _position(head, tokens, target)
     except TargetError:
@@ -196,7 +201,7 @@ def _in_range(position: Any, n: int) -> int:
     return position % n
 
 
-def _pooled_row(head: Head, tokens: Stream) -> Readout:
+def _pooled_row(head: Head, tokens: Stream) -> Readout | None:
     n = len(tokens)
     if head.pooled == "last":
         ids = tokens.ids if isinstance(tokens, Tokens) else ()
@@ -207,9 +212,7 @@ def _pooled_row(head: Head, tokens: Stream) -> Readout:
         return 0
     if head.task == "none" and head.causal:
         return n - 1
-    raise TargetError(
-        f"no read-out row is known for {head.in_words} here; pass readout= (a token position, 'mean' or 'max')"
-    )
+    return None
 
 
 def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answer:
@@ -224,8 +227,7 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
                 f"expected no target for {head.in_words}, got {target.what!r}; load the model with its "
                 "classification or language-model head"
             )
-        assert read.row is not None
-        return Answer(target, (), (read.row,), {})
+        return Answer(target, (), _rows(read), {})
     if any(bool((z.isnan() | z.isposinf()).any() or not z.isfinite().any()) for z in logits):
         raise NotFinite(
             "expected finite logits, the head gives NaN or infinity; a weight holds some (load an intact checkpoint), "
@@ -235,11 +237,9 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
         return _span(read, logits)
     if head.task == "ctc":
         full, indices, reported = resolved(head, target, read.context, logits)
-        rows = read.context if read.row is None else (read.row,)
-        return Answer(full, indices, rows, reported, frames=read.context)
+        return Answer(full, indices, _rows(read) or read.context, reported, frames=read.context)
     (z,) = logits
-    assert read.row is not None
-    rows, count = (read.row,), len(z)
+    rows, count = _rows(read), len(z)
     if head.regression and not head.multilabel:
         return _output(head, target, rows, z)
     index = int(z.argmax()) if target.what is None else find(head, target.what, count)
@@ -261,6 +261,10 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     named = [(target.what, index), (target.foil, foil)]
     warnings = tuple(w for wanted, i in named if (w := _likelier_with_blank(head, wanted, i, p)) is not None)
     return Answer(full, (index,), rows, reported, head.multilabel, warnings=warnings)
+
+
+def _rows(read: Reading) -> tuple[Readout, ...]:
+    return () if read.row is None else (read.row,)
 
 
 def _likelier_with_blank(head: Head, wanted: Any, index: int | None, p: Tensor) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mixlens.answer import answer, every_class, reading, targets_of
+from mixlens.answer import Reading, answer, every_class, reading, targets_of
 from mixlens.arguments import checked, refuse_unknown
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.method import Method
@@ -17,7 +17,7 @@ from mixlens.budget import Demand, Plan, planned, sizes_of, within
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.stream import Stream
 from mixlens.cost import Cost
-from mixlens.errors import NotFinite, TargetError
+from mixlens.errors import NotFinite, TargetError, Undefined
 from mixlens.mixing import MIXING, calls
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
@@ -34,7 +34,29 @@ def attribution_method(subject: Subject, name: str, options: Mapping[str, Any]) 
     """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
     chosen = method(name).for_spec(subject.spec).for_head(subject.head)
     refuse_unknown(name, options, {**chosen.options(), **COMMON})
+    if subject.head.task in ("sequence", "question", "ctc"):
+        _refuse_readout(name, chosen, options)
     return chosen
+
+
+def _refuse_readout(name: str, chosen: Method, options: Mapping[str, Any]) -> None:
+    """Raises Undefined for a row that the method would not look at."""
+    if options.get("readout") is not None and not chosen.reads_row(options):
+        raise Undefined(f"{name} explains the answer itself, no row of the last layer; leave readout= out, or use alti")
+
+
+def readings(
+    subject: Subject, chosen: Method, texts: Sequence[Stream], targets: Sequence[Target], options: Mapping[str, Any]
+) -> list[Reading]:
+    """Where each text's answer stands. Raises TargetError, UnknownOption, Undefined."""
+    row, rowed = options.get("readout"), chosen.reads_row(options)
+    reads = [reading(subject.head, text, goal, row, rowed) for text, goal in zip(texts, targets, strict=True)]
+    if row is not None and not rowed and any(read.answered and read.row != read.at for read in reads):
+        raise Undefined(
+            f"{chosen.name} reads the row that answers; leave readout= out, or ask for another answer: "
+            "mixlens.Target(position=...)"
+        )
+    return reads
 
 
 def demand(subject: Subject, chosen: Method, options: Mapping[str, Any], together: int = 1) -> Demand:
@@ -84,10 +106,7 @@ def request(
         method=chosen,
         options={k: v for k, v in options.items() if k in defaults},
         texts=texts,
-        reads=[
-            reading(subject.head, tokens, target, options.get("readout"))
-            for tokens, target in zip(texts, targets, strict=True)
-        ],
+        reads=readings(subject, chosen, texts, targets, options),
         normalize=bool(options.get("normalize", True)),
         batch_size=size,
         sizes=sizes,
@@ -134,12 +153,13 @@ def of_each(
 
     Scores that depend on the class are those of copies of the text, a target each; others are made once.
     """
-    if attribution_method(subject, name, options).class_specific:
+    chosen = attribution_method(subject, name, options)
+    if chosen.class_specific:
         ask = request(subject, name, options, goals, [stream] * len(goals), **settings)
         (results,) = attributions(subject, [ask])
     else:
         ((result,),) = attributions(subject, [request(subject, name, options, goals[:1], [stream], **settings)])
-        reads = [reading(subject.head, stream, goal, options.get("readout")) for goal in goals]
+        reads = readings(subject, chosen, [stream] * len(goals), goals, options)
         (text_pass,) = subject.through([stream], answers=[reads[0].at])
         answers = [answer(subject.head, read, text_pass.logits) for read in reads]
         results = [replace(result, target=each.target, meta={**result.meta, **each.reported}) for each in answers]
@@ -170,7 +190,7 @@ def attribute(
     one a class in the order of the labels. `method`: a name of `mixlens.methods()`, or `"M+rollout"`, `"M+flow"`,
     `"M+layer:k"`, `"M+mean"`, `"M+sum"` for any mixing method M; None: cp_lrp for classifiers of texts, alti for other
     encoders, for a causal language model path_logit, for other causal models saliency. Options of all methods:
-    `readout=` (a row, "mean", "max") and `normalize=` (scores without sign sum to 1, the default);
+    `normalize=` (scores without sign sum to 1, the default); of those that read a row `readout=` (it, "mean", "max");
     of those that read maps: `receptive_field=` (causal models; the method's card says whether by default); the rest are
     the method's own. `batch_size`, `memory`, `truncate`, `progress`, `errors`: as in `mixing` (changed texts count as
     texts; of a path's points, as many as 32 tokens hold count as one).

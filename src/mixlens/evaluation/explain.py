@@ -125,7 +125,7 @@ def items(
 
     def run(members: list[int]) -> list[Item]:
         chosen = [examples[i] for i in members]
-        reads = [reading(lens.head, t, target_of(e, t, target, lens.head)) for _, e, t in chosen]
+        reads = [reading(lens.head, t, target_of(e, t, target, lens.head), rowed=False) for _, e, t in chosen]
         texts = [t for _, _, t in chosen]
         head = all(read.answered for read in reads)
         passes = lens.subject.through(texts, batch_size=batch_size, answers=[r.at for r in reads] if head else None)

@@ -202,7 +202,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-_OF_TARGETS = ("foil", "of", "position")
+_OF_TARGETS = ("foil", "of", "position", "word")
 _WANTED: Mapping[type, tuple[str, tuple[type, ...]]] = {  # by the type of an option's default
     bool: ("True or False", (bool,)),
     int: ("a whole number", (int,)),

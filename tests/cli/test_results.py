@@ -182,3 +182,23 @@ def test_one_method_with_everything_about_it(cli):
 
 def test_version(cli):
     assert CliRunner().invoke(app, ["--version"]).stdout == f"mixlens {mixlens.__version__}\n"
+
+
+def test_a_word_of_a_token_classifier(cli, tmp_path, monkeypatch):
+    from answer.test_entities import make
+
+    lens = make()
+    monkeypatch.setattr("mixlens.cli.running.mixlens.load", lambda name: lens)
+    words = ("Anna met Anna Smithson.", "--method", "alti", "--target", "PER")
+    result = cli("explain", *words, "--word", "Smithson", "--json", "-", "--html", "a.html")
+    assert result.exit_code == 0, result.stderr
+    target = json.loads(result.stdout)["target"]
+    assert (target["label"], target["position"], target["word"]) == ("PER", [4, 5], "Smithson")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "went into the answer" in page and "target PER (Smithson)" in page
+    said = one_line_error(cli("explain", *words, "--word", "Anna"))
+    assert "say which by its tokens in place of --word: --position 1:1 or --position 3:3" in said
+    assert cli("explain", *words, "--position", "1:1", "--json", "-").exit_code == 0
+    assert cli("compare", *words, "--word", "Smithson", "--no-faithfulness").exit_code == 0
+    for wrong, says in ((("--position", "x"), "a token's number, or FIRST:LAST"), (("--word", " "), "an empty one")):
+        assert says in cli("explain", *words, *wrong).stderr

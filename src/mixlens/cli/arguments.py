@@ -24,6 +24,14 @@ Method = Annotated[
     str | None, typer.Option(metavar="NAME", help="See `mixlens methods`; default: what suits the model.")
 ]
 Foil = Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")]
+Word = Annotated[
+    str | None,
+    typer.Option(metavar="WORD", help="Of a token classifier: the word or words of the text that are asked about."),
+]
+Position = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="The token whose answer is explained, or FIRST:LAST, of an entity or an answer."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),

@@ -19,10 +19,12 @@ from mixlens.cli.arguments import (
     Model,
     Pair,
     Picture,
+    Position,
     Save,
     Settings,
     Truncate,
     What,
+    Word,
 )
 from mixlens.cli.inputs import (
     check_files,
@@ -58,6 +60,8 @@ def explain(
     method: Method = None,
     target: What = None,
     foil: Foil = None,
+    word: Word = None,
+    position: Position = None,
     pair: Pair = None,
     truncate: Truncate = False,
     skip: Annotated[
@@ -125,14 +129,15 @@ def explain(
     placed: dict[str, Any] = {"device": device, "dtype": dtype}
     of_texts = {"pair": pair, "skip": skip or None, "html": html, "png": png, "latex": latex, "json": json_file}
     of_texts |= {"save": save}
+    goal = target_of(target, foil, word, position)
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
         _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
-        goal = "label" if target == "label" and foil is None else target_of(target, foil)
-        request = {"method": method, "target": goal, "truncate": truncate, **settings_of(option, others=_FLAGS)}
+        request: dict[str, Any] = {"target": "label" if goal == mixlens.Target("label") else goal}
+        request |= {"method": method, "truncate": truncate, **settings_of(option, others=_FLAGS)}
         return _every_text(model, data, out, request, of_rows, placed, debug)
     _refuse({**of_rows, **placed, "out": out}, "goes with --data FILE; add it, or leave this out")
     if not texts:
@@ -152,7 +157,7 @@ def explain(
             with catch_warnings():
                 simplefilter("ignore", UserWarning)  # a line each says it below
                 settings |= {"errors": "skip" if skip else "raise"}
-                results = lens.attribute(typed, target=target_of(target, foil), **settings, **options)
+                results = lens.attribute(typed, target=goal, **settings, **options)
         for reason in getattr(results, "skipped", {}).values():
             note(f"skipped: {reason}")
         deliver(results, files, json_file)

@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
-from mixlens.answer.readout import check_target
+from mixlens.answer import check_target
 from mixlens.arguments import checked, is_whole, shown
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.defaults import default_method

@@ -70,6 +70,8 @@ class Item:
     def target(self) -> Target:
         """The very class, tokens or position that every method explains."""
         full = self.answer.target
+        if self.answer.merged:
+            return Target(full.label, foil=full.foil, position=full.position, of=full.of)
         if self.answer.indices and full.index is not None:
             at = self.read.target.position if self.read.target.position is not None else None
             return Target(full.index, foil=full.foil_index, position=at, of=full.of)

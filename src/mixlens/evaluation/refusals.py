@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mixlens.answer import check_target
 from mixlens.answer.classes import find
-from mixlens.answer.readout import check_target
 from mixlens.attribute import Random, removal
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens

@@ -41,8 +41,10 @@ def _model(result: Attribution | LayerMaps) -> str | None:
 
 
 def goal(result: Attribution | LayerMaps) -> str | None:
-    """What is explained: `positive`, `positive rather than negative`."""
+    """What is explained: `positive`, `positive rather than negative`, `PER (Anna Smith)`."""
     name, t = target_name(result), getattr(result, "target", None)
+    place = entity(result)
+    name = name if place is None else f"{name} ({place})"
     return name if t is None or t.foil is None else f"{name} rather than {spelled(t.foil)}"
 
 
@@ -60,6 +62,15 @@ def _extracted(result: Attribution | LayerMaps) -> str | None:
     if t is None or not isinstance(t.position, tuple) or t.label != f"tokens {t.position[0]} to {t.position[-1]}":
         return None
     return result.source.excerpt(t.position[0], t.position[-1])
+
+
+def entity(result: Attribution | LayerMaps) -> str | None:
+    """The text of several tokens whose label is explained."""
+    t = getattr(result, "target", None)
+    if t is None or not isinstance(t.position, tuple) or _extracted(result) is not None:
+        return None
+    words = result.source.excerpt(*t.position)
+    return None if words is None else " ".join(words.split())
 
 
 def says(result: Attribution | LayerMaps) -> str | None:
@@ -107,7 +118,8 @@ def target(result: Attribution | LayerMaps) -> str | None:
     name, t = goal(result), getattr(result, "target", None)
     if t is None:
         return None
-    facts = [t.of and t.of.replace("_", " "), t.position is not None and f"position {value_text(t.position)}"]
+    placed = t.position is not None and entity(result) is None
+    facts = [t.of and t.of.replace("_", " "), placed and f"position {value_text(t.position)}"]
     known = ", ".join(f for f in facts if f)
     return f"{name} ({known})" if known else name
 

@@ -45,7 +45,8 @@ def read(data: Any, model: Any, tokenizer: Any, head: Head, limit: int | None, t
     texts: list[Stream | InputError] = []
     for number, item in enumerate(items):
         try:
-            texts.append(readable(encode(item, tokenizer, limit, truncate, head.pad), model, head))
+            tokens = encode(item, tokenizer, limit, truncate, head.pad, windows=head.task != "causal")
+            texts.append(readable(tokens, model, head))
         except InputError as error:
             if single:
                 raise

@@ -14,7 +14,20 @@ from mixlens.capture.picture import Picture
 from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import picture, wave
-from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
+from mixlens.view.kit import (
+    arrays,
+    caption,
+    colors,
+    frames,
+    html,
+    latex,
+    packed,
+    pieces,
+    spelling,
+    terminal,
+    windowed,
+    words,
+)
 from mixlens.view.kit.drawn import Attribution
 
 if TYPE_CHECKING:
@@ -45,6 +58,7 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
         tokens=_tokens(attr),
         unfolded=len(attr.tokens) <= _OPEN,
         layers=_layers(attr),
+        windows=windowed.shown(attr),
         facts=caption.provenance(attr),
     )
     return put(text, path)
@@ -58,6 +72,8 @@ def data(attr: Attribution) -> str | None:
     held = words.held(words.parts(attr), source.units)
     notes = [f"{held[0].upper()}{held[1:]}."] if held else []
     notes += [f"{source.dropped} {source.units} were cut off, as asked."] if source.dropped else []
+    cut = windowed.line(attr)
+    notes += [f"{cut[0].upper()}{cut[1:]}."] if cut else []
     text = pieces.facts(source, word=pieces.words(source), token=pieces.tokens(source))
     head = {
         "kind": "attribution",
@@ -76,8 +92,8 @@ def fragment(attr: Attribution) -> str:
     """A piece of HTML for a notebook."""
     if isinstance(attr.source, Picture):
         return picture.fragment(attr)
-    shown = words.parts(attr)
-    return html.fill("attribution_fragment.html", **html.text(attr, shown), tokens=_tokens(attr))
+    text, cut = html.text(attr, words.parts(attr)), windowed.line(attr)
+    return html.fill("attribution_fragment.html", **text, tokens=_tokens(attr), cut=cut)
 
 
 def _tokens(attr: Attribution) -> dict[str, Any]:
@@ -141,6 +157,7 @@ def printout(attr: Attribution) -> RenderableType:
     held = words.held(shown, attr.source.units)
     if held:
         notes.append(f"{held} and are not coloured")
+    notes += [said for said in (windowed.line(attr), windowed.chances(attr)) if said]
     rows.append(terminal.legend(scale, notes))
     rows.append(_table(shown, scale))
     return Group(*rows)

@@ -113,8 +113,16 @@ def test_where_no_model_answers():
         question_of("trace", [("text", "a")], {})
 
 
+SIZES = {"window": "6", "stride": "3"}
 CASES = {
-    "explain": {"text": TEXT, "method": "grad_x_input", "target": "negative", "foil": "positive"},
+    "explain": {
+        "text": TEXT,
+        "method": "grad_x_input",
+        "target": "negative",
+        "foil": "positive",
+        "window": "6",
+        "stride": "3",
+    },
     "compare": {"text": TEXT, "method": ["alti", "saliency"]},
     "map": {"text": f"-{TEXT}", "pair": "not bad", "method": "value_zeroing"},
     "similarity": {"text": TEXT, "second": "a film", "method": "token_products"},

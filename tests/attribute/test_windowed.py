@@ -243,7 +243,7 @@ def test_a_model_without_a_head_has_maps():
         (
             {},
             TooLong,
-            r"got 72; shorten .*, explain overlapping parts of it, lens.attribute\(..., window=40\), or",
+            r"got 72; shorten the text, pass window=40 to explain it in overlapping parts, or pass trunc",
         ),
     ],
 )
@@ -261,6 +261,9 @@ def test_where_windows_mean_nothing(classifier):
     assert "window" not in str(error.value)
     with pytest.raises(InputError, match="got token ids"):
         classifier.attribute(families.text(9), "alti", window=6)
+    with pytest.raises(TooLong) as error:
+        classifier.mixing(LONG, "attention")
+    assert "window" not in str(error.value)
     with pytest.raises(UnknownOption, match="attention would ignore the option 'window'"):
         classifier.mixing(LONG, "attention", window=30)
     with pytest.raises(UnknownOption, match="expected no window= for maps"):

@@ -38,6 +38,7 @@ class Field:
     positional: bool = False
     aside: bool = False  # among what a form shows when it is unfolded
     begin: tuple[str, ...] = ()  # what stands in an empty form
+    most: int = 512  # of a number
 
     @property
     def flag(self) -> str:
@@ -75,8 +76,8 @@ def _methods(stage: str) -> tuple[str, ...]:
 
 
 def _target(question: Question) -> Target | None:
-    name, foil = question.get("target"), question.get("foil")
-    return None if name is None and foil is None else Target(name, foil=foil)
+    name, foil, word = (question.get(field) for field in ("target", "foil", "word"))
+    return None if name is foil is word is None else Target(name, foil=foil, word=word)
 
 
 def _data(question: Question) -> Any:
@@ -85,8 +86,17 @@ def _data(question: Question) -> Any:
 
 
 def _explain(lens: Lens, question: Question, tick: Tick) -> Any:
-    truncate = bool(question.get("truncate"))
-    return lens.attribute(_data(question), question.get("method"), _target(question), truncate=truncate, progress=tick)
+    sizes: dict[str, Any] = {
+        name: int(question.need(name)) for name in ("window", "stride") if question.get(name) is not None
+    }
+    return lens.attribute(
+        _data(question),
+        question.get("method"),
+        _target(question),
+        truncate=bool(question.get("truncate")),
+        progress=tick,
+        **sizes,
+    )
 
 
 def _compare(lens: Lens, question: Question, tick: Tick) -> Any:
@@ -135,6 +145,9 @@ TARGET = Field("target", "Target: a label, a number or a token", hint="the predi
 FOIL = Field("foil", "Rather than", hint="another label or token", aside=True)
 PAIR = Field("pair", "Second text, of models that read two", "text", aside=True)
 CUT = Field("truncate", "cut a text that is too long for the model", "tick", values=("",), aside=True)
+WINDOW = Field("window", "Tokens in a window, of longer texts", "number", "no windows", aside=True, most=100_000)
+STRIDE = Field("stride", "Tokens to the next window", "number", "half of a window", aside=True, most=100_000)
+WORD = Field("word", "Word of the text, of models that label words", hint="none", aside=True)
 TEXT = Field("text", "Text", "text", needed=True, positional=True)
 TWO = Field("method", "Method", "choice", "all that are defined (slow)", count=2, begin=("alti", "attcat"))
 SKIP = Field("no_faithfulness", "leave faithfulness out (about n² passes)", "tick", values=("",), aside=True)
@@ -164,7 +177,7 @@ _LIST = (
         "Explain",
         "Which words made the model decide?",
         "Explain",
-        (TEXT, PAIR, MODEL, METHOD, TARGET, FOIL, CUT),
+        (TEXT, PAIR, MODEL, METHOD, TARGET, FOIL, WORD, WINDOW, STRIDE, CUT),
         "attribute",
         _explain,
     ),
@@ -173,7 +186,7 @@ _LIST = (
         "Compare",
         "Do two methods agree?",
         "Compare",
-        (TEXT, PAIR, MODEL, TWO, TARGET, FOIL, SKIP, CUT),
+        (TEXT, PAIR, MODEL, TWO, TARGET, FOIL, WORD, SKIP, CUT),
         "attribute",
         _compare,
     ),

@@ -130,8 +130,8 @@ def encode(
 
     `limit` is the number of positions of the model; a longer text is a `TooLong` error unless `truncate`. `pad`: the
     model's padding token, where the tokenizer has none. `template`: the text has the special tokens that it needs (a
-    rendered chat), or follows another (an answer), so the tokenizer adds none. `windows`: a text may be explained in
-    parts.
+    rendered chat), or follows another (an answer), so the tokenizer adds none. `windows`: the
+    caller may ask for parts of a text.
     Raises EmptyInput, TooLong or InputError.
     """
     if isinstance(data, InputError):
@@ -149,7 +149,7 @@ def encode(
             tokens = Tokens(**{**vars(cut), "dropped": len(tokens) - len(cut)})
     if limit is not None and len(tokens) > limit:
         in_parts = windows and not isinstance(data, (Mapping, list))
-        parts = f"explain overlapping parts of it, lens.attribute(..., window={limit}), " if in_parts else ""
+        parts = f"pass window={limit} to explain it in overlapping parts, " if in_parts else ""
         raise TooLong(
             f"expected at most {limit} tokens (the model's positions), got {len(tokens)}; shorten the text, "
             f"{parts}or pass truncate=True and read the number of dropped tokens in the result's meta"

@@ -12,6 +12,14 @@ Model = Annotated[
     typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded sentiment model."),
 ]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")]
+Window = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Explain a longer text in overlapping parts of N tokens, and join them."),
+]
+Stride = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Of --window: tokens from one part to the next; default: half of a part."),
+]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs no network.")]
 Picture = Annotated[
     Path | None, typer.Option("--png", "--plot", metavar="FILE", help="Write a picture: .png, .svg or .pdf.")

@@ -22,11 +22,14 @@ from mixlens.cli.arguments import (
     Position,
     Save,
     Settings,
+    Stride,
     Truncate,
     What,
+    Window,
     Word,
 )
 from mixlens.cli.inputs import (
+    NOT_OPTIONS,
     check_files,
     check_folders,
     folder,
@@ -44,7 +47,8 @@ if TYPE_CHECKING:
     from mixlens.lens import Lens
 
 _ROWS = "Of --data: "
-_FLAGS = tuple("method target truncate progress batch_size memory limit field task encoding top by seed out".split())
+_OF_TEXTS = (*NOT_OPTIONS, "window", "stride")
+_FLAGS = (*_OF_TEXTS, *"batch_size memory limit field task encoding top by seed out".split())
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -64,6 +68,8 @@ def explain(
     position: Position = None,
     pair: Pair = None,
     truncate: Truncate = False,
+    window: Window = None,
+    stride: Stride = None,
     skip: Annotated[
         bool, typer.Option("--skip", help="Of several texts, explain those that can be; a line names each other.")
     ] = False,
@@ -137,12 +143,13 @@ def explain(
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
         request: dict[str, Any] = {"target": "label" if goal == mixlens.Target("label") else goal}
-        request |= {"method": method, "truncate": truncate, **settings_of(option, others=_FLAGS)}
+        request |= {"method": method, "truncate": truncate, "window": window, "stride": stride}
+        request |= settings_of(option, others=_FLAGS)
         return _every_text(model, data, out, request, of_rows, placed, debug)
     _refuse({**of_rows, **placed, "out": out}, "goes with --data FILE; add it, or leave this out")
     if not texts:
         raise typer.BadParameter("expected a TEXT in quotes, or --data FILE, got neither")
-    options = settings_of(option)
+    options = settings_of(option, others=_OF_TEXTS)
     typed = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
@@ -153,7 +160,8 @@ def explain(
             lens = load(model)
             say_if_files(lens, typed)
             line.stage("explaining")
-            settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
+            settings: dict[str, Any] = {"truncate": truncate, "window": window, "stride": stride}
+            settings |= {"progress": line.report}
             with catch_warnings():
                 simplefilter("ignore", UserWarning)  # a line each says it below
                 settings |= {"errors": "skip" if skip else "raise"}

@@ -297,7 +297,7 @@ def test_it_is_kept_drawn_and_told(classifier, tmp_path):
     assert sum(word.score for word in attr.words()) == pytest.approx(1)
     assert len(attr.to_frame()) == 72 and attr.to_dict()["meta"]["windows"][1]["first"] == 22
     page = attr.to_html()
-    assert "Window by window" in page and page.count('class="place"') == 3
+    assert "Window by window" in page and page.count('<th scope="row">') == 3
     assert "Joined from 3 windows of 30 tokens" in page and "joined from 3 windows" in attr._repr_html_()
     told = " ".join(str(attr).split())
     label = attr.target.label

@@ -37,7 +37,7 @@ def shown(attr: Attribution) -> dict[str, Any] | None:
         "rows": rows,
         "line": line(attr),
         "answered": any(row["answer"] for row in rows),
-        "rated": any(row["chance"] is not None for row in rows),
+        "rated": _rated(parts),
     }
 
 
@@ -71,6 +71,13 @@ def _chance(part: Mapping[str, Any]) -> float | None:
     """The probability of the target there, or a regression head's output."""
     value = part.get("target_probability", part.get("output"))
     return value if isinstance(value, float) else None
+
+
+def _rated(parts: list[Mapping[str, Any]]) -> str | None:
+    """What the last column holds; None: nothing."""
+    if not any(_chance(part) is not None for part in parts):
+        return None
+    return "output" if any("output" in part for part in parts) else "probability"
 
 
 def _answer(attr: Attribution, part: Mapping[str, Any]) -> str:

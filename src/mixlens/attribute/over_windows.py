@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mixlens.attribute.calls import attribution_method, attributions, request, room_for
-from mixlens.attribute.windowed import Asked, Logits, answers_at, asked, cut, joined, refuse_windows
+from mixlens.attribute.windowed import Inquiry, Logits, answers_at, cut, inquiry, joined_attribution, refuse_windows
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.stream import Stream
 from mixlens.capture.windows import TextWindow
@@ -74,7 +74,7 @@ def over_windows(
     if long:
         lengths = [len(window.tokens) for i in long for window in cuts[i]]
         _, sizes = room_for(subject, name, chosen, options, lengths, memory, batch_size)
-        asks = _asked(subject, [(texts[i], cuts[i], targets[i]) for i in long], sizes)
+        asks = _inquiries(subject, [(texts[i], cuts[i], targets[i]) for i in long], sizes)
         goals = [goal for about in asks for goal in about.targets]
         streams = [about.windows[number].tokens for about in asks for number in about.chosen]
         told = part_of(progress, bool(short), 1 + bool(short))
@@ -82,7 +82,7 @@ def over_windows(
         (results,) = attributions(subject, [each])
         for i, about in zip(long, asks, strict=True):
             mine, results = results[: len(about.chosen)], results[len(about.chosen) :]
-            out[i] = joined(chosen, texts[i], about, mine, written)
+            out[i] = joined_attribution(chosen, texts[i], about, mine, written)
     return [out[i] for i in range(len(texts))]
 
 
@@ -100,9 +100,9 @@ def classes_over(
     return Results(results, names=[str(result.target and result.target.label) for result in results])
 
 
-def _asked(
+def _inquiries(
     subject: Subject, texts: Sequence[tuple[Stream, Sequence[TextWindow], Target]], sizes: BatchSize
-) -> list[Asked]:
+) -> list[Inquiry]:
     """What the windows are asked, by their answers, which one pass of all of them gives."""
     places = [answers_at(subject, whole, windows, target) for whole, windows, target in texts]
     read = [(t, w) for t, at in enumerate(places) for w, place in enumerate(at) if place is not None]
@@ -114,6 +114,6 @@ def _asked(
         for (t, w), passed in zip(read, passes, strict=True):
             logits[t][w] = passed.logits
     return [
-        asked(subject, whole, windows, known, target)
+        inquiry(subject, whole, windows, known, target)
         for (whole, windows, target), known in zip(texts, logits, strict=True)
     ]

@@ -98,7 +98,7 @@ def attribute(
     """
     name = default_method(subject, options) if method is None else method
     attribution_method(subject, name, options)
-    windows = of_windows(subject, window, stride, truncate, options)
+    windows = None if window is stride is None else of_windows(subject, window, stride, truncate, options)
     texts = subject.read(text, truncate, windows=windows is not None)
     goals = every_class(subject.head, target)
     if goals is not None:
@@ -154,7 +154,7 @@ def plan(
     subject = subject.encoder if maps else subject
     if maps and (window is not None or stride is not None):
         raise UnknownOption("expected no window= for maps: those of several windows are not joined; leave it out")
-    windows = of_windows(subject, window, stride, truncate, options)
+    windows = None if window is stride is None else of_windows(subject, window, stride, truncate, options)
     streams = subject.read(text, truncate, windows=windows is not None).require()
     parts = [[len(stream)] if windows is None else windows.lengths(subject, stream) for stream in streams]
     lengths = [n for each in parts for n in each]

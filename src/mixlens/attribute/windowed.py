@@ -36,7 +36,7 @@ Logits = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Inquiry:
     """A text in windows, and what is asked of them: `chosen`, the numbers of the windows that hold what is asked about;
     `targets`, of each of these; `joined`, the answer of the whole (None: there is none); `answers`, of each window.
     """
@@ -69,9 +69,9 @@ def cut(subject: Subject, text: Stream, window: int, stride: int | None) -> list
     return windows_of(text_of(text), window, stride, subject.limit)
 
 
-def asked(
+def inquiry(
     subject: Subject, whole: Stream, windows: Sequence[TextWindow], logits: Sequence[Logits | None], target: Target
-) -> Asked:
+) -> Inquiry:
     """What is asked of the windows of a text, where their `logits` at `answers_at` are known. Raises TargetError."""
     head = subject.head
     if head.task == "question":
@@ -79,7 +79,7 @@ def asked(
     read = reading(head, whole, target, rowed=False)
     if not read.answered:
         answer(head, read, None)
-        return Asked(windows, range(len(windows)), [target] * len(windows), None, {})
+        return Inquiry(windows, range(len(windows)), [target] * len(windows), None, {})
     chosen = [number for number, z in enumerate(logits) if z is not None]
     places = _places(head, read)
     _refuse_apart(places, chosen)
@@ -95,7 +95,7 @@ def asked(
     full = joined.target
     if places:
         full = replace(full, position=target.position if read.at != EVERY else (places[0], places[-1]))
-    return Asked(windows, chosen, goals, replace(joined, target=full), answers)
+    return Inquiry(windows, chosen, goals, replace(joined, target=full), answers)
 
 
 def answers_at(subject: Subject, whole: Stream, windows: Sequence[TextWindow], target: Target) -> list[int | None]:
@@ -111,8 +111,8 @@ def answers_at(subject: Subject, whole: Stream, windows: Sequence[TextWindow], t
     return [None if at is None else read.at if read.at == EVERY or not places else at[0] for at in inside]
 
 
-def joined(
-    method: Method, whole: Stream, asking: Asked, results: Sequence[Attribution], written: Mapping[str, Any]
+def joined_attribution(
+    method: Method, whole: Stream, asking: Inquiry, results: Sequence[Attribution], written: Mapping[str, Any]
 ) -> Attribution:
     """One Attribution of the whole text, of the raw scores of the windows that were asked."""
     n, first = len(whole), results[0]
@@ -121,15 +121,15 @@ def joined(
     if written.get("normalize", True) and not (method.signed or written.get("signed")):
         scores, layers = normalize_rows(scores), None if layers is None else normalize_rows(layers)
     reported = {} if asking.joined is None else asking.joined.reported
-    own = {"warnings", *reported, *(key for facts in asking.answers.values() for key in facts)}
-    meta = {k: v for k, v in first.meta.items() if k not in own and all(_same(r.meta.get(k), v) for r in results)}
+    apart = {"warnings", *reported, *(key for facts in asking.answers.values() for key in facts)}
+    meta = {k: v for k, v in first.meta.items() if k not in apart and all(_same(r.meta.get(k), v) for r in results)}
     by_window = dict(zip(asking.chosen, results, strict=True))
     rows = []
     for number, window in enumerate(asking.windows):
         row: dict[str, Any] = {"first": window.first, "last": window.last, "explained": number in by_window}
         row |= asking.answers.get(number, {})
         if number in by_window:
-            row |= {k: v for k, v in by_window[number].meta.items() if k not in meta and k not in own}
+            row |= {k: v for k, v in by_window[number].meta.items() if k not in meta and k not in apart}
         rows.append(row)
     seen = {place for number in asking.chosen for place in asking.windows[number].places}
     unseen = n - len(seen)
@@ -147,7 +147,7 @@ def joined(
     return Attribution(whole, scores, first.method, dict(written), meta, target, layers)
 
 
-def _spread(parts: Sequence[Tensor], asking: Asked, n: int) -> Tensor:
+def _spread(parts: Sequence[Tensor], asking: Inquiry, n: int) -> Tensor:
     """(..., token) of the whole text: the mean over the windows that hold a token, 0 where none does."""
     total = parts[0].new_zeros(*parts[0].shape[:-1], n)
     count = parts[0].new_zeros(n)
@@ -192,26 +192,26 @@ def _mean(head: Head, logits: Sequence[Tensor]) -> Tensor:
 def _goal(joined: Answer, target: Target, inside: tuple[int, ...], read: Reading) -> Target:
     """What a window is asked about: what the whole is, by its class, where that stands in the window."""
     full = joined.target
-    what = full.index if full.index is not None else full.label
+    label = full.index if full.index is not None else full.label
     if read.at == EVERY:
-        return Target(what, target.foil, (inside[0], inside[-1]), target.of)
-    return Target(what, full.foil_index, inside[0] if inside else None, target.of)
+        return Target(label, target.foil, (inside[0], inside[-1]), target.of)
+    return Target(label, full.foil_index, inside[0] if inside else None, target.of)
 
 
 def _span(
     head: Head, whole: Stream, windows: Sequence[TextWindow], logits: Sequence[Logits | None], target: Target
-) -> Asked:
+) -> Inquiry:
     """The likeliest span of all windows, or the one asked for, and the windows that hold it. Raises TargetError."""
     blank = torch.zeros(len(whole), device="cpu")
     start, end = answer(head, reading(head, whole, target), (blank, blank)).indices  # a span that there is
-    found = {}
+    spans = {}
     for number, (window, z) in enumerate(zip(windows, logits, strict=True)):
         assert z is not None
         inside = best_span(z[0], z[1], context_of(window.tokens))
-        found[number] = (window.places[inside[0]], window.places[inside[1]]), _chance(z, inside)
-    answers: dict[int, dict[str, Any]] = {n: {"answer": span, "probability": p} for n, (span, p) in found.items()}
+        spans[number] = (window.places[inside[0]], window.places[inside[1]]), _chance(z, inside)
+    answers: dict[int, dict[str, Any]] = {n: {"answer": span, "probability": p} for n, (span, p) in spans.items()}
     if target.position is None:
-        start, end = max(found.values(), key=lambda pair: pair[1])[0]
+        start, end = max(spans.values(), key=lambda pair: pair[1])[0]
     goals: dict[int, Target] = {}
     for number, window in enumerate(windows):
         at, z = window.at((start, end)), logits[number]
@@ -222,7 +222,7 @@ def _span(
     full = replace(target, position=(start, end), label=f"tokens {start} to {end}")
     top = max(answers[number]["target_probability"] for number in goals)
     joined = Answer(full, (start, end), (start, end), {"answer": (start, end), "probability": top})
-    return Asked(windows, list(goals), list(goals.values()), joined, answers)
+    return Inquiry(windows, list(goals), list(goals.values()), joined, answers)
 
 
 def _chance(logits: Logits, span: tuple[int, int]) -> float:

@@ -75,9 +75,9 @@ def _check(window: int, frame: int, limit: int | None, paired: bool) -> None:
     if limit is not None and window > limit:
         raise UnknownOption(f"expected window= of at most {limit} tokens (the model's positions), got {window}")
     if window <= frame:
-        what = "the special tokens and the first text" if paired else "the special tokens"
+        filled = "the special tokens and the first text" if paired else "the special tokens"
         raise UnknownOption(
-            f"expected window= of more than {frame} tokens, which stand in every window ({what}), got {window}"
+            f"expected window= of more than {frame} tokens, which stand in every window ({filled}), got {window}"
         )
 
 

@@ -157,7 +157,7 @@ def printout(attr: Attribution) -> RenderableType:
     held = words.held(shown, attr.source.units)
     if held:
         notes.append(f"{held} and are not coloured")
-    notes += [said for said in (windowed.line(attr), windowed.chances(attr)) if said]
+    notes += [note for note in (windowed.line(attr), windowed.chances(attr)) if note]
     rows.append(terminal.legend(scale, notes))
     rows.append(_table(shown, scale))
     return Group(*rows)

@@ -46,10 +46,10 @@ def line(attr: Attribution) -> str | None:
     parts = _parts(attr)
     if not parts:
         return None
-    asked = sum(bool(part.get("explained", True)) for part in parts)
-    those = f"{asked} of {len(parts)}" if asked < len(parts) else f"{len(parts)}"
+    read = sum(bool(part.get("explained", True)) for part in parts)
+    count = f"{read} of {len(parts)}" if read < len(parts) else f"{len(parts)}"
     size = attr.options.get("window")
-    return f"joined from {those} windows of {size} tokens: a score is the {attr.meta.get('joined')}"
+    return f"joined from {count} windows of {size} tokens: a score is the {attr.meta.get('joined')}"
 
 
 def chances(attr: Attribution) -> str | None:

@@ -113,7 +113,6 @@ def test_where_no_model_answers():
         question_of("trace", [("text", "a")], {})
 
 
-SIZES = {"window": "6", "stride": "3"}
 CASES = {
     "explain": {
         "text": TEXT,
@@ -122,11 +121,18 @@ CASES = {
         "foil": "positive",
         "window": "6",
         "stride": "3",
+        "option": ["absolute=true", "layer=1"],
     },
     "compare": {"text": TEXT, "method": ["alti", "saliency"]},
     "map": {"text": f"-{TEXT}", "pair": "not bad", "method": "value_zeroing"},
     "similarity": {"text": TEXT, "second": "a film", "method": "token_products"},
-    "trace": {"text": "w5 w6", "document": "w7 w8", "max_new_tokens": "3", "exclude": ["first", "template"]},
+    "trace": {
+        "text": "w5 w6",
+        "document": "w7 w8",
+        "max_new_tokens": "3",
+        "by": "word",
+        "exclude": ["first", "template"],
+    },
 }
 
 

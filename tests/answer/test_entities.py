@@ -240,3 +240,26 @@ def test_other_streams_have_no_words():
 
     with pytest.raises(Undefined, match=r"a word is of a text, .*; pass position=\(first, last\)"):
         word_tokens(Positions(n=3), "a")
+
+
+def test_data_sets_are_asked_about_an_entity(lens):
+    rows = [TEXT, "Anna met the lady.", "the lady in Paris"]
+    goal = Target("PER", word="Anna")
+    explained = mixlens.explain_data(lens, rows, "grad_x_input", goal)
+    assert [failure.row for failure in explained.failures] == [2]
+    for text in explained:
+        attr = lens.attribute(text.text, "grad_x_input", target=goal)
+        torch.testing.assert_close(explained.attribution(text.id).scores, attr.scores.float())
+    with pytest.raises(TargetError, match="no label 'PERS'"):
+        mixlens.explain_data(lens, rows, "grad_x_input", Target("PERS", word="Anna"))
+    table = mixlens.evaluate(lens, rows[:2], ["alti", "grad_x_input", "random"], ["aopc"], target=goal)
+    assert len(table) == 3 and all(row.n == 2 for row in table)
+
+
+def test_a_row_of_its_own_for_several_tokens(lens):
+    goal = Target("PER", word="Anna Smithson")
+    one = lens.attribute(TEXT, "alti", target=goal, readout=5, normalize=False)
+    single = lens.attribute(TEXT, "alti", target=Target(0, position=5), normalize=False)
+    torch.testing.assert_close(one.scores, single.scores)
+    with pytest.raises(Undefined, match="saliency reads the row that answers; leave readout= out"):
+        lens.attribute(TEXT, "saliency", target=goal, readout=5)

@@ -128,12 +128,12 @@ def labelled(
     groups = _groups(head)
     chances = {label: _log_chance(head, z, group) for label, group in groups.items()}
     best = max(chances, key=lambda label: chances[label])
-    label, classes = (best, groups[best]) if target.what is None else _named(head, target.what, z.shape[-1])
+    label, classes = (best, groups[best]) if target.what is None else named(head, target.what, z.shape[-1])
     chosen: tuple[tuple[int, ...], ...] = (classes,)
     reported: dict[str, object] = {"prediction": best, "probability": _chance(chances[best])}
     reported["target_probability"], foil = _chance(_log_chance(head, z, classes)), None
     if target.foil is not None:
-        _, foil = _named(head, target.foil, z.shape[-1])
+        _, foil = named(head, target.foil, z.shape[-1])
         if set(foil) & set(classes):
             raise TargetError(f"expected a foil other than the target, got {target.foil!r} beside {label!r}")
         chosen = (classes, foil)
@@ -152,13 +152,13 @@ def _groups(head: Head) -> Mapping[str, tuple[int, ...]]:
     return {**known, **{name(head, i): (i,) for i in head.labels if i not in inside}}
 
 
-def _named(head: Head, choice: str | int, count: int) -> tuple[str, tuple[int, ...]]:
+def named(head: Head, choice: str | int, count: int) -> tuple[str, tuple[int, ...]]:
     """A label or an entity, and its classes. Raises TargetError."""
     known = {entity.casefold(): (entity, classes) for entity, classes in entities(head).items()}
     try:
         index = find(head, choice, count)
     except TargetError:
-        if not isinstance(choice, str) or choice.casefold() not in known:
+        if head.task != "token" or not isinstance(choice, str) or choice.casefold() not in known:
             raise
         if head.multilabel:
             raise TargetError(

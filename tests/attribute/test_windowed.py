@@ -306,3 +306,20 @@ def test_it_is_kept_drawn_and_told(classifier, tmp_path):
     )
     attr.plot(tmp_path / "long.png")
     assert "Window by window" not in classifier.attribute(" ".join(LONG.split()[:5]), "alti", window=WINDOW).to_html()
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", "single_label_classification"])
+def test_probabilities_that_round_to_one(problem):
+    model = families.make("bert", "sequence", num_labels=3, problem_type=problem)
+    with torch.no_grad():
+        model.classifier.bias[:] = torch.tensor([500.0, -500.0, 0.0])
+    got = mixlens.load(model, tokenizer()).attribute(LONG, "grad_x_input", window=WINDOW)
+    assert got.target.index == 0 and got.meta["probability"] == pytest.approx(1)
+    assert got.meta["probabilities"]["LABEL_1"] == pytest.approx(0, abs=1e-100)
+
+
+def test_progress_ends_at_its_end(classifier):
+    seen = []
+    texts = [LONG, " ".join(LONG.split()[:9])]
+    classifier.attribute(texts, "alti", window=24, batch_size=1, progress=lambda done, total: seen.append(done / total))
+    assert seen == sorted(seen) and seen[-1] == pytest.approx(1)

@@ -8,6 +8,7 @@ a token has most context: what the others say of it would be lost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -185,8 +186,9 @@ def _mean(head: Head, logits: Sequence[Tensor]) -> Tensor:
     if head.regression and not head.multilabel:
         return z.mean(0)
     if head.multilabel:
-        return torch.logit(torch.sigmoid(z).mean(0))
-    return z.softmax(-1).mean(0).log()
+        inside, outside = (torch.nn.functional.logsigmoid(sign * z).logsumexp(0) for sign in (1, -1))
+        return inside - outside  # no probability is rounded to 1
+    return z.log_softmax(-1).logsumexp(0) - math.log(len(z))
 
 
 def _goal(joined: Answer, target: Target, inside: tuple[int, ...], read: Reading) -> Target:

@@ -204,7 +204,7 @@ def _span(
     head: Head, whole: Stream, windows: Sequence[TextWindow], logits: Sequence[Logits | None], target: Target
 ) -> Inquiry:
     """The likeliest span of all windows, or the one asked for, and the windows that hold it. Raises TargetError."""
-    blank = torch.zeros(len(whole), device="cpu")
+    blank = torch.zeros(len(whole), dtype=torch.float64, device="cpu")
     start, end = answer(head, reading(head, whole, target), (blank, blank)).indices  # a span that there is
     spans = {}
     for number, (window, z) in enumerate(zip(windows, logits, strict=True)):

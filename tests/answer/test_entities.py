@@ -8,6 +8,9 @@ from transformers import BertConfig, BertForTokenClassification, BertTokenizerFa
 
 import mixlens
 from mixlens import Target
+from mixlens.answer import Answer, reading
+from mixlens.attribute.removal import asked_about
+from mixlens.capture.text import encode
 from mixlens.errors import InputError, TargetError, Undefined
 from models import families
 
@@ -263,3 +266,9 @@ def test_a_row_of_its_own_for_several_tokens(lens):
     torch.testing.assert_close(one.scores, single.scores)
     with pytest.raises(Undefined, match="saliency reads the row that answers; leave readout= out"):
         lens.attribute(TEXT, "saliency", target=goal, readout=5)
+
+
+def test_no_token_that_is_asked_about_is_taken_out():
+    read = reading(make().head, encode(TEXT, make().tokenizer), Target("PER", word="Anna Smithson"))
+    entity = Answer(read.target, (0, 0, 0), ENTITY, {}, frames=ENTITY, merged=((1, 2),))
+    assert asked_about("token", read.at, entity, 11).nonzero()[0].tolist() == [1, 2, 3]

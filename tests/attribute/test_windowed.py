@@ -323,3 +323,19 @@ def test_progress_ends_at_its_end(classifier):
     texts = [LONG, " ".join(LONG.split()[:9])]
     classifier.attribute(texts, "alti", window=24, batch_size=1, progress=lambda done, total: seen.append(done / total))
     assert seen == sorted(seen) and seen[-1] == pytest.approx(1)
+
+
+def test_windows_that_disagree_are_asked_about_the_same_class():
+    model = families.make("bert", "sequence", num_labels=3)
+    _, windows = parts_of()
+    fed = [{k: torch.tensor([v]) for k, v in ids(w).items()} for w in windows]
+    with torch.no_grad():
+        z = torch.cat([model(**inputs).logits for inputs in fed])
+        model.classifier.bias -= z.mean(0)  # so that each is the likeliest of some window
+    unsure = mixlens.load(model, tokenizer())
+    got = unsure.attribute(LONG, "grad_x_input", window=WINDOW, stride=STRIDE)
+    assert len({row["prediction"] for row in got.meta["windows"]}) > 1
+    named = unsure.attribute(LONG, "grad_x_input", got.target.index, window=WINDOW, stride=STRIDE)
+    assert torch.equal(got.scores, named.scores)
+    alone = [unsure.attribute(ids(w), "grad_x_input", target=got.target.index) for w in windows]
+    torch.testing.assert_close(got.scores, mean_over(windows, alone, 72), rtol=1e-9, atol=1e-12)

@@ -299,6 +299,8 @@ def test_it_is_kept_drawn_and_told(classifier, tmp_path):
     page = attr.to_html()
     assert "Window by window" in page and page.count('<th scope="row">') == 3
     assert "Joined from 3 windows of 30 tokens" in page and "joined from 3 windows" in attr._repr_html_()
+    classes = classifier.attribute(LONG, "grad_x_input", "all", window=WINDOW, stride=STRIDE).to_html()
+    assert classes.count("LABEL_0 in each: ") == 1 and classes.count("joined from 3 windows") == 3
     told = " ".join(str(attr).split())
     label = attr.target.label
     assert (

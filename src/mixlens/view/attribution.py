@@ -72,8 +72,7 @@ def data(attr: Attribution) -> str | None:
     held = words.held(words.parts(attr), source.units)
     notes = [f"{held[0].upper()}{held[1:]}."] if held else []
     notes += [f"{source.dropped} {source.units} were cut off, as asked."] if source.dropped else []
-    cut = windowed.line(attr)
-    notes += [f"{cut[0].upper()}{cut[1:]}."] if cut else []
+    notes += [f"{note[0].upper()}{note[1:]}." for note in windowed.notes(attr)]
     text = pieces.facts(source, word=pieces.words(source), token=pieces.tokens(source))
     head = {
         "kind": "attribution",
@@ -92,7 +91,7 @@ def fragment(attr: Attribution) -> str:
     """A piece of HTML for a notebook."""
     if isinstance(attr.source, Picture):
         return picture.fragment(attr)
-    text, cut = html.text(attr, words.parts(attr)), windowed.line(attr)
+    text, cut = html.text(attr, words.parts(attr)), " · ".join(windowed.notes(attr))
     return html.fill("attribution_fragment.html", **text, tokens=_tokens(attr), cut=cut)
 
 
@@ -157,7 +156,7 @@ def printout(attr: Attribution) -> RenderableType:
     held = words.held(shown, attr.source.units)
     if held:
         notes.append(f"{held} and are not coloured")
-    notes += [note for note in (windowed.line(attr), windowed.chances(attr)) if note]
+    notes += windowed.notes(attr)
     rows.append(terminal.legend(scale, notes))
     rows.append(_table(shown, scale))
     return Group(*rows)

@@ -41,6 +41,11 @@ def shown(attr: Attribution) -> dict[str, Any] | None:
     }
 
 
+def notes(attr: Attribution) -> list[str]:
+    """The two below, where there are windows."""
+    return [note for note in (line(attr), chances(attr)) if note]
+
+
 def line(attr: Attribution) -> str | None:
     """How the text was cut and joined, in a sentence without its end; None of a text that is in one piece."""
     parts = _parts(attr)

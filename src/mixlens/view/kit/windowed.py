@@ -64,7 +64,8 @@ def chances(attr: Attribution) -> str | None:
     if not any(rated):
         return None
     more = f" and {len(rated) - _LISTED} more" if len(rated) > _LISTED else ""
-    return one_line(f"{caption.named(attr)} in each: {', '.join(p or '-' for p in rated[:_LISTED])}{more}")
+    of = "output" if _rated(parts) == "output" else f"probability of {caption.named(attr)}"
+    return one_line(f"{of} in each: {', '.join(p or '-' for p in rated[:_LISTED])}{more}")
 
 
 def _parts(attr: Attribution) -> list[Mapping[str, Any]]:

@@ -97,6 +97,7 @@ EXAMPLES = {
     "docs/pictures.md": {"digit.html", "digit.png"},
     "docs/similarity.md": {"alike.html"},
     "docs/speech.md": {"sentence.html", "sentence.png"},
+    "docs/windows.md": {"review.html"},
 }
 
 

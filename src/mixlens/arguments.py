@@ -177,9 +177,11 @@ KINDS: Mapping[str, Kind] = {
     "standardize": Kind("=(mean, deviation), two tensors that Lens.output_statistics makes", _is_statistics).or_none(),
     "steps": Kind(" of at most 1,000,000", lambda value: is_whole(value) and value <= 10**6),
     "tolerance": Kind("= a share of the difference, 0 or more", lambda v: not is_whole(v) or abs(v) <= _MOST),
+    "stride": COUNT.or_none(),
     "truncate": FLAG,
     "units": Kind("= a unit's name, or {'name': (start, end)}", lambda value: isinstance(value, (str, Mapping))),
     "upto": TEXT,
+    "window": COUNT.or_none(),
 }
 
 
@@ -202,7 +204,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-_OF_TARGETS = ("foil", "of", "position")
+_OF_TARGETS = ("foil", "of", "position", "word")
 _WANTED: Mapping[type, tuple[str, tuple[type, ...]]] = {  # by the type of an option's default
     bool: ("True or False", (bool,)),
     int: ("a whole number", (int,)),

@@ -98,7 +98,7 @@ def _answer(
 
     Raises TargetError, NotFinite.
     """
-    read = reading(subject.head, tokens, target)
+    read = reading(subject.head, tokens, target, rowed=False)
     if not read.answered:
         answer(subject.head, read, None)
         return read, None

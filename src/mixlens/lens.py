@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mixlens.architectures import Spec
-from mixlens.attribute import calls as attribute_calls
+from mixlens.attribute import verbs as attribute_verbs
 from mixlens.compare import compare as side_by_side
 from mixlens.errors import UnknownOption
 from mixlens.inventory import supports
@@ -102,9 +102,9 @@ class Lens:
         return self.subject.residual
 
     mixing = verb(mixing_calls.mixing)  # how much of each token goes into each, layer by layer
-    attribute = verb(attribute_calls.attribute)  # one score a token
+    attribute = verb(attribute_verbs.attribute)  # one score a token
     trace = verb(whole_answer)  # where each token of a whole answer comes from
-    plan = verb(attribute_calls.plan)  # what a call would take
+    plan = verb(attribute_verbs.plan)  # what a call would take
     compare = verb(side_by_side)  # several methods on one text
     similarity = verb(alike)  # which words of two texts made their vectors alike
     mixing_ratio = verb(mixing_calls.mixing_ratio)  # the share of each token that comes from others

@@ -27,7 +27,7 @@ _TAGS = ("tuple", "dict", "target", "tensor", "name", "float")
 def pack(value: Any) -> Any:
     """A value as JSON that `unpack` can turn back."""
     if isinstance(value, Target):
-        return {"target": {k: pack(v) for k, v in asdict(value).items()}}
+        return {"target": {k: pack(v) for k, v in _fields(value).items()}}
     if isinstance(value, tuple):
         return {"tuple": [pack(v) for v in value]}
     if isinstance(value, list):
@@ -63,7 +63,7 @@ def unpack(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """A value as JSON for readers, not to be turned back: tuples are lists, keys strings."""
     if isinstance(value, Target):
-        value = asdict(value)
+        value = _fields(value)
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -74,6 +74,11 @@ def plain(value: Any) -> Any:
         return str(float(value))
     leaf = _leaf(value)
     return leaf["name"] if isinstance(leaf, dict) and "name" in leaf else leaf
+
+
+def _fields(target: Target) -> dict[str, Any]:
+    """What a target says; a word only where there is one, so that older versions read what has none."""
+    return {name: value for name, value in asdict(target).items() if name != "word" or value is not None}
 
 
 def _leaf(value: Any) -> Any:

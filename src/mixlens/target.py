@@ -17,9 +17,12 @@ class Target:
 
     `what`: a label name or index (classifiers), a token or its id (language models); None is the prediction.
     `foil`: explain `what` rather than this. `position`: the token position that is read out (0-based, negatives
-    count from the end); for extractive question answering the pair (start, end). `of`: the quantity; None is the
-    method's own (the logit for gradients, the probability for blank-out). `index` and `label` are filled in by
-    mixlens: the class or token id and its name. Raises TargetError.
+    count from the end); for extractive question answering the pair (start, end), for token classifiers also (first,
+    last). `word`: of a token classifier, the word or words of the text whose tokens are asked about, or their
+    characters (start, end). Of several tokens the sum of their numbers is explained, and `what` may be an entity
+    ("PER"): its labels (B-PER, I-PER) as one. `of`: the quantity; None is the method's own (the logit for gradients,
+    the probability for blank-out). `index` and `label` are filled in by mixlens: the class or token id and its name.
+    Raises TargetError.
 
     Examples:
         >>> target = mixlens.Target("positive", foil="negative", of="log_odds")
@@ -34,6 +37,7 @@ class Target:
     index: int | None = None
     label: str | None = None
     foil_index: int | None = None
+    word: str | tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Raises TargetError for what is no target whatever the model."""
@@ -45,3 +49,6 @@ class Target:
         ends = self.position if isinstance(self.position, tuple) else (self.position,)
         if self.position is not None and not all(map(is_whole, ends)):
             raise TargetError(f"expected a position, a whole number, or (start, end), got {shown(self.position)}")
+        characters = isinstance(self.word, tuple) and len(self.word) == 2 and all(map(is_whole, self.word))
+        if self.word is not None and not (characters or (isinstance(self.word, str) and self.word.strip())):
+            raise TargetError(f"expected word= one of the text, or its characters (start, end), got {shown(self.word)}")

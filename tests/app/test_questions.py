@@ -114,11 +114,25 @@ def test_where_no_model_answers():
 
 
 CASES = {
-    "explain": {"text": TEXT, "method": "grad_x_input", "target": "negative", "foil": "positive"},
+    "explain": {
+        "text": TEXT,
+        "method": "grad_x_input",
+        "target": "negative",
+        "foil": "positive",
+        "window": "6",
+        "stride": "3",
+        "option": ["absolute=true", "layer=1"],
+    },
     "compare": {"text": TEXT, "method": ["alti", "saliency"]},
     "map": {"text": f"-{TEXT}", "pair": "not bad", "method": "value_zeroing"},
     "similarity": {"text": TEXT, "second": "a film", "method": "token_products"},
-    "trace": {"text": "w5 w6", "document": "w7 w8", "max_new_tokens": "3", "exclude": ["first", "template"]},
+    "trace": {
+        "text": "w5 w6",
+        "document": "w7 w8",
+        "max_new_tokens": "3",
+        "by": "word",
+        "exclude": ["first", "template"],
+    },
 }
 
 

@@ -86,6 +86,15 @@ def test_a_page_may_do_no_more_than_the_explorers(asking):
         ("/explain?text=%ff", 400, "percent-encoded UTF-8"),
         ("/explain?text=a&model=..%2f..", 400, "named when the app is started"),
         ("/trace?text=a&model={folder}", 400, "causal language model"),
+        ("/trace?text=a&model={folder}&by=letter", 400, "expected by to be one of word, sentence"),
+        ("/explain?text=a&option=steps", 400, "an option of the method as name=value, got 'steps'"),
+        ("/explain?text=a&option=memory=1", 400, "got 'memory', which is none; see the form's fields"),
+        ("/explain?text=a&option=layer=1&option=layer=0", 400, "each option once, got 'layer' twice"),
+        ("/explain?text=a&method=alti&option=steps=3", 400, "alti would ignore the option 'steps'"),
+        ("/map?text=a&option=queries=[0]", 400, "got 'queries', which is none"),
+        ("/explain?text=a&stride=3", 400, "expected stride= beside window=, got it alone"),
+        ("/explain?text=a&window=0", 400, "expected window from 1 to 100,000, got '0'"),
+        ("/explain?text=a&word=a", 400, "a word is asked about of a token classifier"),
     ],
 )
 def test_what_cannot_be_answered_is_said(asking, tiny_bert_folder, path, status, words):

@@ -182,3 +182,38 @@ def test_one_method_with_everything_about_it(cli):
 
 def test_version(cli):
     assert CliRunner().invoke(app, ["--version"]).stdout == f"mixlens {mixlens.__version__}\n"
+
+
+def test_a_word_of_a_token_classifier(cli, tmp_path, monkeypatch):
+    from answer.test_entities import make
+
+    lens = make()
+    monkeypatch.setattr("mixlens.cli.running.mixlens.load", lambda name: lens)
+    words = ("Anna met Anna Smithson.", "--method", "alti", "--target", "PER")
+    result = cli("explain", *words, "--word", "Smithson", "--json", "-", "--html", "a.html")
+    assert result.exit_code == 0, result.stderr
+    target = json.loads(result.stdout)["target"]
+    assert (target["label"], target["position"], target["word"]) == ("PER", [4, 5], "Smithson")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "went into the answer" in page and "target PER (Smithson)" in page
+    said = one_line_error(cli("explain", *words, "--word", "Anna"))
+    assert "say which by its tokens in place of --word: --position 1:1 or --position 3:3" in said
+    assert cli("explain", *words, "--position", "1:1", "--json", "-").exit_code == 0
+    assert cli("compare", *words, "--word", "Smithson", "--no-faithfulness").exit_code == 0
+    for wrong, says in ((("--position", "x"), "a token's number, or FIRST:LAST"), (("--word", " "), "an empty one")):
+        assert says in cli("explain", *words, *wrong).stderr
+
+
+def test_windows_of_a_long_text(cli, tmp_path):
+    long = " ".join(["a deep and meaningful film."] * 8)
+    said = one_line_error(cli("explain", long))
+    assert "shorten the text, pass --window 32 to explain it in overlapping parts, or pass --truncate" in said
+    result = cli("explain", long, "--window", "20", "--stride", "10", "--json", "-", "--html", "a.html")
+    assert result.exit_code == 0, result.stderr
+    data = json.loads(result.stdout)
+    assert len(data["tokens"]) == 50 and [row["first"] for row in data["meta"]["windows"]] == [1, 11, 21, 31]
+    assert data["options"] == {"window": 20, "stride": 10}
+    assert "Window by window" in (tmp_path / "a.html").read_text("utf-8")
+    assert "joined from 5 windows of 20 tokens" in " ".join(cli("explain", long, "--window", "20").stdout.split())
+    assert "--stride beside --window, got it alone" in one_line_error(cli("explain", long, "--stride", "3"))
+    assert "use --window" in cli("explain", long, "-o", "window=20").stderr

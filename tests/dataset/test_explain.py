@@ -22,6 +22,7 @@ from mixlens.errors import (
     MissingExtra,
     MixlensError,
     ResultFileError,
+    RunChanged,
     TargetError,
     Undefined,
     UnknownMethod,
@@ -366,3 +367,20 @@ def test_a_file_s_columns(lens: mixlens.Lens, tmp_path: Path) -> None:
             ("a deep film", five),
             ("bad", five.__class__(1)),
         ]
+
+
+def test_long_texts_in_windows(lens, tmp_path):
+    long = " ".join(["a deep and meaningful film."] * 8)
+    rows = ["not bad", long, "very good"]
+    explained = mixlens.explain_data(lens, rows, "grad_x_input", out=tmp_path / "run", window=20, stride=10)
+    assert not explained.failures
+    for row, text in zip(explained, rows, strict=True):
+        attr, alone = explained.attribution(row.id), lens.attribute(text, "grad_x_input", window=20, stride=10)
+        torch.testing.assert_close(attr.scores, alone.scores, rtol=1e-5, atol=1e-6)
+        assert attr.options == {"window": 20, "stride": 10} and attr.target == alone.target
+        assert len(attr.meta.get("windows", ())) == (4 if text is long else 0)
+    with pytest.raises(RunChanged, match="windows"):
+        mixlens.explain_data(lens, rows, "grad_x_input", out=tmp_path / "run", window=20)
+    with pytest.raises(UnknownOption, match="got it alone"):
+        mixlens.explain_data(lens, rows, "grad_x_input", stride=10)
+    assert len(mixlens.explain_data(lens, rows, "grad_x_input").failures) == 1

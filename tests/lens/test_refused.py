@@ -36,7 +36,11 @@ BAD_TEXTS = [
     ({"input_ids": [[]]}, EmptyInput, "expected at least one token id, got none"),
     ([PAD, PAD], EmptyInput, "got only padding"),
     ("nothing that is known", InputError, "knows no part of this text: all 4 tokens are .UNK."),
-    (" ".join(["w11"] * 39), TooLong, "expected at most 40 tokens .*, got 41; shorten the text, or pass truncate=True"),
+    (
+        " ".join(["w11"] * 39),
+        TooLong,
+        "expected at most 40 tokens .*, got 41; shorten the text, .*or pass truncate=True",
+    ),
     ([11] * 41, TooLong, "expected at most 40 tokens .*, got 41"),
     ([11, 97], InputError, r"expected token ids below 97 \(the model's embeddings\), got 97"),
     ([11, -1], InputError, "expected token ids of 0 or more, got -1"),

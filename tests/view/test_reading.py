@@ -72,7 +72,7 @@ def test_characters_that_steer_are_shown_as_signs(text, seen):
         (Target(what=3), "3", "3"),
         (Target(), "prediction", "prediction"),
         (Target(label="are", foil="is", of="log_odds", position=-1), "are rather than is", None),
-        (Target(label="span", position=(2, 5)), "span", "span (position 2, 5)"),
+        (Target(label="span", position=(2, 5)), "span (deep and meaningful)", "span (deep and meaningful)"),
     ],
 )
 def test_targets_in_words(film, target, goal, words):

@@ -5,13 +5,11 @@ from mixlens.answer.readout import (
     Reading,
     Readout,
     answer,
-    check_target,
-    every_class,
     outputs_read,
     reading,
     take,
-    targets_of,
 )
+from mixlens.answer.targets import check_target, every_class, targets_of
 
 __all__ = [
     "Answer",

@@ -11,6 +11,16 @@ from mixlens.precision import widened
 from mixlens.target import Quantity
 
 
+def merge(logits: Float[Tensor, " classes"], groups: tuple[tuple[int, ...], ...]) -> Float[Tensor, " merged"]:
+    """The logits with each group of classes as one, in front, and the other classes behind them.
+
+    ln sum exp of a group's: so the softmax gives a group the sum of its classes' probabilities.
+    """
+    z, taken = widened(logits), [i for group in groups for i in group]
+    rest = [i for i in range(len(z)) if i not in taken]
+    return torch.cat([torch.stack([z[list(group)].logsumexp(0) for group in groups]), z[rest]])
+
+
 def quantity(
     logits: Float[Tensor, " classes"],
     index: int,

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from mixlens.answer.classes import find, name, sibling
 from mixlens.answer.ctc import frames_asked, resolved
-from mixlens.answer.objective import quantity
+from mixlens.answer.entity import asks_entity, labelled, tokens_asked
+from mixlens.answer.objective import merge, quantity
 from mixlens.answer.spans import best_span, context_of
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens, text_of
@@ -21,7 +22,6 @@ from mixlens.subject.head import Head
 from mixlens.subject.outputs import EVERY
 from mixlens.target import Quantity, Target
 
-ALL = "all"  # a target: every class
 CLASSES = 64  # up to which a result records the probability of each
 
 Readout = int | Literal["mean", "max"]
@@ -31,14 +31,15 @@ Readout = int | Literal["mean", "max"]
 class Reading:
     """Where one text's answer stands: `row` of the maps, `at` the position whose logits are the answer.
 
-    `row` is None for extractive question answering and CTC, where the answer itself says it.
+    `row` is None for extractive question answering, CTC and several tokens, where the answer itself says it, and where
+    nobody needs it.
     """
 
     row: Readout | None
     at: int
     answered: bool  # the head has an answer there
     target: Target  # what is asked about this text
-    context: tuple[int, ...] = ()  # the tokens that an answer may be made of, or (CTC) is
+    context: tuple[int, ...] = ()  # the tokens that an answer may be made of, or is
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Answer:
     reported: Mapping[str, Any]  # beside the target: predictions and probabilities, as results record them
     independent: bool = False  # each class has its own sigmoid
     regression: bool = False  # outputs without probabilities
-    frames: tuple[int, ...] | None = None  # of CTC: those whose logits, of all frames', are read
+    frames: tuple[int, ...] | None = None  # of CTC and of several tokens: those whose logits, of all, are read
+    merged: tuple[tuple[int, ...], ...] = ()  # classes that are read as one each: the target's, and the foil's
     warnings: tuple[str, ...] = ()  # what the reader of the explanation should know about the target
 
     def chosen(self, of: Quantity) -> Quantity:
@@ -60,14 +62,20 @@ class Answer:
 
     def read(self, logits: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The logits a part."""
-        return logits if self.frames is None else tuple(logits[i] for i in self.frames)
+        parts = logits if self.frames is None else tuple(logits[i] for i in self.frames)
+        return tuple(merge(z, self.merged) for z in parts) if self.merged else parts
+
+    @property
+    def foil(self) -> int | None:
+        """The place of the foil in what `read` gives."""
+        return self.target.foil_index if not self.merged else 1 if len(self.merged) > 1 else None
 
     def value(self, logits: tuple[Tensor, ...], of: Quantity) -> Tensor:
         """The explained number for this text's logits, summed over the parts."""
         if self.regression and self.chosen(of) != "logit":
             raise TargetError(f"expected of='logit' for a regression head, got {self.target.of!r}: no probability here")
         parts = [
-            quantity(z, i, self.target.foil_index, self.chosen(of), self.independent)
+            quantity(z, i, self.foil, self.chosen(of), self.independent)
             for z, i in zip(self.read(logits), self.indices, strict=True)
         ]
         return torch.stack(parts).sum()
@@ -101,58 +109,28 @@ def outputs_read(answers: Sequence[Answer], of: Quantity) -> list[int] | None:
     return sorted(read)
 
 
-def check_target(target: Any) -> Target:
-    """A `Target` from what a caller may pass: None, a label, an index, a token or a Target. Raises TargetError."""
-    if isinstance(target, Target):
-        return target
-    if target is None or (isinstance(target, (str, int)) and not isinstance(target, bool)):
-        return Target(target)
-    raise TargetError(f"expected a label, an index, a token or a mixlens.Target, got {type(target).__name__}")
-
-
-def targets_of(target: Any, count: int, single: bool) -> list[Target]:
-    """A `Target` for each of `count` texts: one for all, or a list of as many. Raises TargetError."""
-    if isinstance(target, list) and not single:
-        if len(target) != count:
-            raise TargetError(f"expected one target, or one for each of {count} texts, got {len(target)}")
-        return [check_target(each) for each in target]
-    return [check_target(target)] * count
-
-
-def every_class(head: Head, target: Any) -> list[Target] | None:
-    """A `Target` for each class in the order of the labels, where a target is "all" of them; None where it is not.
-
-    A class that is called so is meant by its name, and so is a token of a language model. Raises TargetError.
-    """
-    word = target.what if isinstance(target, Target) else target
-    if not isinstance(word, str) or word != ALL or head.task not in ("sequence", "token"):
-        return None
-    if any(label.casefold() == ALL for label in head.labels.values()):
-        return None
-    if head.task == "token":
-        raise TargetError(
-            f"target='all' is of classifiers of whole texts, {head.in_words} has classes at each token; ask for one: "
-            "mixlens.Target(label, position=...)"
-        )
-    chosen = check_target(target)
-    if chosen.foil is not None:
-        raise TargetError(f"expected no foil beside target='all', got {chosen.foil!r}; name a target for it")
-    return [replace(chosen, what=index) for index in sorted(head.labels)]
-
-
-def reading(head: Head, tokens: Stream, target: Target, readout: Any = None) -> Reading:
-    """Where a text's answer stands. Raises TargetError, UnknownOption."""
+def reading(head: Head, tokens: Stream, target: Target, readout: Any = None, rowed: bool = True) -> Reading:
+    """Where a text's answer stands; `rowed`: its row must be known. Raises TargetError, UnknownOption."""
     row = None if readout is None else _override(readout, len(tokens))
     if head.task == "question":
         return Reading(row, 0, True, target, context_of(text_of(tokens)))
     if head.task == "ctc":
         return Reading(row, EVERY, True, target, frames_asked(tokens, target))
+    if head.task == "token" and (isinstance(target.position, tuple) or target.word or asks_entity(head, target)):
+        return Reading(row, EVERY, True, target, tokens_asked(tokens, target))
+    if target.word is not None:
+        raise TargetError(f"a word is asked about of a token classifier, not of {head.in_words}; leave word= out")
     if head.task not in ("masked", "causal", "token"):
         if target.position is not None:
             raise TargetError(
                 f"a position means nothing for {head.in_words}; leave it out, or pass readout={target.position}"
             )
-        return Reading(row if row is not None else _pooled_row(head, tokens), 0, head.task == "sequence", target)
+        pooled = row if row is not None else _pooled_row(head, tokens)
+        if pooled is None and rowed:
+            raise TargetError(
+                f"no read-out row is known for {head.in_words} here; pass readout= (a token position, 'mean' or 'max')"
+            )
+        return Reading(pooled, 0, head.task == "sequence", target)
     try:
         at = _position(head, tokens, target)
     except TargetError:
@@ -186,7 +164,8 @@ def _position(head: Head, tokens: Stream, target: Target) -> int:
             f"put {name} where a word is to be explained, or pass mixlens.Target(position=...)"
         )
     raise TargetError(
-        f"{head.in_words} answers at every token: pass mixlens.Target(label, position=0 to {n - 1}) for one of them"
+        f"{head.in_words} answers at every token: pass mixlens.Target(label, position=0 to {n - 1}) for one of them, "
+        "or word= a word of the text"
     )
 
 
@@ -196,7 +175,7 @@ def _in_range(position: Any, n: int) -> int:
     return position % n
 
 
-def _pooled_row(head: Head, tokens: Stream) -> Readout:
+def _pooled_row(head: Head, tokens: Stream) -> Readout | None:
     n = len(tokens)
     if head.pooled == "last":
         ids = tokens.ids if isinstance(tokens, Tokens) else ()
@@ -207,9 +186,7 @@ def _pooled_row(head: Head, tokens: Stream) -> Readout:
         return 0
     if head.task == "none" and head.causal:
         return n - 1
-    raise TargetError(
-        f"no read-out row is known for {head.in_words} here; pass readout= (a token position, 'mean' or 'max')"
-    )
+    return None
 
 
 def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answer:
@@ -224,8 +201,7 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
                 f"expected no target for {head.in_words}, got {target.what!r}; load the model with its "
                 "classification or language-model head"
             )
-        assert read.row is not None
-        return Answer(target, (), (read.row,), {})
+        return Answer(target, (), _rows(read), {})
     if any(bool((z.isnan() | z.isposinf()).any() or not z.isfinite().any()) for z in logits):
         raise NotFinite(
             "expected finite logits, the head gives NaN or infinity; a weight holds some (load an intact checkpoint), "
@@ -235,11 +211,13 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
         return _span(read, logits)
     if head.task == "ctc":
         full, indices, reported = resolved(head, target, read.context, logits)
-        rows = read.context if read.row is None else (read.row,)
-        return Answer(full, indices, rows, reported, frames=read.context)
+        return Answer(full, indices, _rows(read) or read.context, reported, frames=read.context)
+    if read.at == EVERY:
+        full, merged, reported = labelled(head, target, read.context, logits)
+        rows, indices = _rows(read) or read.context, (0,) * len(read.context)
+        return Answer(full, indices, rows, reported, head.multilabel, frames=read.context, merged=merged)
     (z,) = logits
-    assert read.row is not None
-    rows, count = (read.row,), len(z)
+    rows, count = _rows(read), len(z)
     if head.regression and not head.multilabel:
         return _output(head, target, rows, z)
     index = int(z.argmax()) if target.what is None else find(head, target.what, count)
@@ -261,6 +239,10 @@ def answer(head: Head, read: Reading, logits: tuple[Tensor, ...] | None) -> Answ
     named = [(target.what, index), (target.foil, foil)]
     warnings = tuple(w for wanted, i in named if (w := _likelier_with_blank(head, wanted, i, p)) is not None)
     return Answer(full, (index,), rows, reported, head.multilabel, warnings=warnings)
+
+
+def _rows(read: Reading) -> tuple[Readout, ...]:
+    return () if read.row is None else (read.row,)
 
 
 def _likelier_with_blank(head: Head, wanted: Any, index: int | None, p: Tensor) -> str | None:

@@ -58,7 +58,7 @@ def _shown(field: Field, sent: dict[str, list[str]], verb: Verb, models: dict[st
     if field.name == "model":
         choices = [(name, f"{name}: {words}") for name, words in models.items()]
     elif field.kind == "choice":
-        choices = [("", field.hint), *((name, name) for name in verb.methods())]
+        choices = [("", field.hint), *((name, name) for name in field.values or verb.methods())]
     inputs = [values[i] if i < len(values) else "" for i in range(field.count)]
     return {
         "field": field,

@@ -13,7 +13,6 @@ from mixlens.escape import STEERS
 
 LONGEST = 10_000  # characters of a text
 LINE = 2_000  # of anything else
-NEW = 512  # tokens of an answer
 _SPECIAL = re.compile(f"{STEERS.pattern}|['\\\\]")
 
 
@@ -124,8 +123,8 @@ def _valued(field: Field, value: str, verb: Verb, models: dict[str, str]) -> str
         )
     if field.name == "model":
         return value
-    if field.kind == "number" and not (value.isascii() and value.isdigit() and 1 <= int(value) <= NEW):
-        raise InputError(f"expected {field.name} from 1 to {NEW}, got {value[:40]!r}")
+    if field.kind == "number" and not (value.isascii() and value.isdigit() and 1 <= int(value) <= field.most):
+        raise InputError(f"expected {field.name} from 1 to {field.most:,}, got {value[:40]!r}")
     if field.positional and value == "-":
         raise InputError("expected a text, got '-', which on the command line is standard input")
     if field.values == ("",):

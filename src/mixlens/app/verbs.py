@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from mixlens.errors import UnknownOption
 from mixlens.inventory import methods
 from mixlens.target import Target
-from mixlens.trace.prompt import as_chat
+from mixlens.trace.prompt import as_chat, require_units
 
 if TYPE_CHECKING:
     from mixlens.app.questions import Question
@@ -38,6 +40,7 @@ class Field:
     positional: bool = False
     aside: bool = False  # among what a form shows when it is unfolded
     begin: tuple[str, ...] = ()  # what stands in an empty form
+    most: int = 512  # of a number
 
     @property
     def flag(self) -> str:
@@ -75,8 +78,33 @@ def _methods(stage: str) -> tuple[str, ...]:
 
 
 def _target(question: Question) -> Target | None:
-    name, foil = question.get("target"), question.get("foil")
-    return None if name is None and foil is None else Target(name, foil=foil)
+    name, foil, word = (question.get(field) for field in ("target", "foil", "word"))
+    return None if name is foil is word is None else Target(name, foil=foil, word=word)
+
+
+def _options(question: Question, call: Callable[..., Any]) -> dict[str, Any]:
+    """The method's own options, as the command line reads them. Raises UnknownOption."""
+    taken, out = set(signature(call).parameters) | {"exclude", "documents"}, dict[str, Any]()
+    for item in question.all("option"):
+        name, sign, value = item.partition("=")
+        if not sign or not name.isidentifier():
+            raise UnknownOption(f"expected an option of the method as name=value, got {item[:80]!r}")
+        if name in taken:
+            raise UnknownOption(f"expected an option of the method, got {name!r}, which is none; see the form's fields")
+        if name in out:
+            raise UnknownOption(f"expected each option once, got {name!r} twice")
+        out[name] = _value(value)
+    return out
+
+
+def _value(text: str) -> Any:
+    """What was typed as JSON says it, else as it stands. Raises UnknownOption."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+    except RecursionError:
+        raise UnknownOption(f"expected a value of a few lists in lists, got {text[:40]}...") from None
 
 
 def _data(question: Question) -> Any:
@@ -85,8 +113,18 @@ def _data(question: Question) -> Any:
 
 
 def _explain(lens: Lens, question: Question, tick: Tick) -> Any:
-    truncate = bool(question.get("truncate"))
-    return lens.attribute(_data(question), question.get("method"), _target(question), truncate=truncate, progress=tick)
+    sizes: dict[str, Any] = {
+        name: int(question.need(name)) for name in ("window", "stride") if question.get(name) is not None
+    }
+    return lens.attribute(
+        _data(question),
+        question.get("method"),
+        _target(question),
+        truncate=bool(question.get("truncate")),
+        progress=tick,
+        **sizes,
+        **_options(question, lens.attribute),
+    )
 
 
 def _compare(lens: Lens, question: Question, tick: Tick) -> Any:
@@ -102,7 +140,7 @@ def _compare(lens: Lens, question: Question, tick: Tick) -> Any:
 
 def _map(lens: Lens, question: Question, tick: Tick) -> Any:
     method = question.get("method")
-    options: dict[str, Any] = {} if method is None else {"method": method}
+    options = {**({} if method is None else {"method": method}), **_options(question, lens.mixing)}
     return lens.mixing(_data(question), truncate=bool(question.get("truncate")), progress=tick, **options)
 
 
@@ -110,16 +148,23 @@ def _trace(lens: Lens, question: Question, tick: Tick) -> Any:
     document, new = question.get("document"), question.get("max_new_tokens")
     if question.get("answer") is not None and new is not None:
         raise UnknownOption("the answer is given, and nothing generated; leave out max_new_tokens, or the answer")
-    return lens.trace(
-        as_chat(lens.tokenizer, question.need("text")),
+    prompt = as_chat(lens.tokenizer, question.need("text"))
+    documents = None if document is None else {"document": document}
+    by = question.get("by")
+    if by is not None:
+        require_units(lens.subject, prompt, documents, by)
+    trace: Any = lens.trace(
+        prompt,
         question.get("answer"),
         question.get("method"),
         question.get("foil"),
-        documents=None if document is None else {"document": document},
+        documents=documents,
         max_new_tokens=64 if new is None else int(new),
         exclude=question.all("exclude"),
         progress=tick,
+        **_options(question, lens.trace),
     )
+    return trace if by is None else trace.units(by)
 
 
 def _similarity(lens: Lens, question: Question, tick: Tick) -> Any:
@@ -135,6 +180,12 @@ TARGET = Field("target", "Target: a label, a number or a token", hint="the predi
 FOIL = Field("foil", "Rather than", hint="another label or token", aside=True)
 PAIR = Field("pair", "Second text, of models that read two", "text", aside=True)
 CUT = Field("truncate", "cut a text that is too long for the model", "tick", values=("",), aside=True)
+WINDOW = Field("window", "Tokens in a window, of longer texts", "number", "no windows", aside=True, most=100_000)
+STRIDE = Field("stride", "Tokens to the next window", "number", "half of a window", aside=True, most=100_000)
+WORD = Field("word", "Word of the text, of models that label words", hint="none", aside=True)
+OPTION = Field("option", "Option of the method", hint="name=value", count=2, aside=True)
+UNITS = ("word", "sentence", "line", "paragraph", "turn", "document")
+BY = Field("by", "Sources and answer by", "choice", "token", values=UNITS, aside=True)
 TEXT = Field("text", "Text", "text", needed=True, positional=True)
 TWO = Field("method", "Method", "choice", "all that are defined (slow)", count=2, begin=("alti", "attcat"))
 SKIP = Field("no_faithfulness", "leave faithfulness out (about n² passes)", "tick", values=("",), aside=True)
@@ -148,7 +199,9 @@ _TRACED = (
     METHOD,
     Field("answer", "Answer", hint="what the model generates"),
     Field("foil", "Rather than", hint="an answer with as many tokens", aside=True),
+    BY,
     NEW,
+    OPTION,
     CONTENT,
 )
 _SIMILAR = (
@@ -164,7 +217,7 @@ _LIST = (
         "Explain",
         "Which words made the model decide?",
         "Explain",
-        (TEXT, PAIR, MODEL, METHOD, TARGET, FOIL, CUT),
+        (TEXT, PAIR, MODEL, METHOD, TARGET, FOIL, WORD, WINDOW, STRIDE, OPTION, CUT),
         "attribute",
         _explain,
     ),
@@ -173,7 +226,7 @@ _LIST = (
         "Compare",
         "Do two methods agree?",
         "Compare",
-        (TEXT, PAIR, MODEL, TWO, TARGET, FOIL, SKIP, CUT),
+        (TEXT, PAIR, MODEL, TWO, TARGET, FOIL, WORD, SKIP, CUT),
         "attribute",
         _compare,
     ),
@@ -182,7 +235,7 @@ _LIST = (
         "Layers",
         "How much of each token goes into each other token?",
         "Map",
-        (TEXT, PAIR, MODEL, METHOD, CUT),
+        (TEXT, PAIR, MODEL, METHOD, OPTION, CUT),
         "mixing",
         _map,
     ),

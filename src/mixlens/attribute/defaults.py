@@ -35,7 +35,7 @@ class Default:
     def fits(self, subject: Subject, readout: bool = False) -> bool:
         """Whether it is for this model, and defined there. `readout`: whether a row is asked for, not an answer."""
         head = subject.head
-        if readout and not self.causal and self.answered:
+        if readout and self.answered:
             return False
         if self.two_streams != (subject.memory is not None) or head.causal != self.causal:
             return False

@@ -53,6 +53,9 @@ class Jacobian(Method):
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return ROWS
 
+    def reads_row(self, options: Mapping[str, Any]) -> bool:
+        return True
+
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """One text at a time. Raises Undefined for the read-out "max"."""
         results: dict[int, Attribution] = {}

@@ -49,6 +49,10 @@ class Method:
         """Whether it explains the answers of encoder-decoders: `rows` over a source and the answer's own tokens."""
         return False
 
+    def reads_row(self, options: Mapping[str, Any]) -> bool:
+        """Whether the scores are of a row, which `readout=` may say; of others it is refused."""
+        return False
+
     def run(self, subject: Subject, asks: Sequence[Request[Self]]) -> list[list[Attribution]]:
         """The Attributions of each of several requests for the same texts, whose methods share a pass (`shares`)."""
         return [self.attributions(subject, ask) for ask in asks]

@@ -31,7 +31,7 @@ def log_probability(answer: Answer, logits: tuple[Tensor, ...] | None) -> float:
     """
     if logits is None or answer.regression or not answer.indices:
         return float("nan")
-    total, foil = 0.0, answer.target.foil_index
+    total, foil = 0.0, answer.foil
     for z, i in zip(answer.read(logits), answer.indices, strict=True):
         z = z.detach().double().cpu()
         if foil is not None or answer.independent:
@@ -45,13 +45,14 @@ def log_probability(answer: Answer, logits: tuple[Tensor, ...] | None) -> float:
 def asked_about(task: str, at: int, answer: Answer, count: int) -> NDArray[np.bool_] | None:
     """(token,): what must stay, since without it nothing is asked; None where any token may go.
 
-    The position that a masked or token head answers at; the first and the last token of an
-    extracted answer; the frames that a CTC head is asked about.
+    The position that a masked or token head answers at, or all that it is asked about; the first and the last token of
+    an extracted answer; the frames that a CTC head is asked about.
     """
     if task not in ("masked", "token", "question", "ctc"):
         return None
     kept = np.zeros(count, dtype=bool)
-    kept[list(answer.frames or answer.indices) if task in ("question", "ctc") else at] = True
+    several = answer.frames or (answer.indices if task == "question" else None)
+    kept[at if several is None else list(several)] = True
     return kept
 
 

@@ -13,7 +13,7 @@ from mixlens.answer import Answer, Reading
 from mixlens.attribute.method import Deep, Method
 from mixlens.capture.batch import BatchSize
 from mixlens.capture.stream import Stream
-from mixlens.errors import TargetError, Undefined
+from mixlens.errors import TargetError
 from mixlens.progress import Progress
 from mixlens.results import Attribution
 from mixlens.subject import Subject
@@ -54,18 +54,12 @@ class Request(Generic[M_co]):
                 "with its classification or language-model head, or pass mixlens.Target(position=...)"
             )
 
-    def need_answering_row(self, subject: Subject) -> None:
-        """Raises TargetError where there is no answer, Undefined where another row than the answer's is read."""
-        self.need_answer(subject)
-        if any(read.row != read.at for read in self.reads):
-            raise Undefined(f"{self.name} reads the row that answers; leave readout= out")
-
     def result(
         self, tokens: Stream, scores: Tensor, layers: Tensor | None, answer: Answer, meta: Mapping[str, Any]
     ) -> Attribution:
         """The Attribution of raw scores: divided by their sum, unless signed or unasked."""
         share = self.normalize and not (self.method.signed or self.options.get("signed"))
-        row = answer.rows[0] if len(answer.rows) == 1 else answer.rows
+        row = answer.rows[0] if len(answer.rows) == 1 else answer.rows or None
         warnings = (*meta.get("warnings", ()), *answer.warnings)
         warned = {"warnings": warnings} if warnings else {}
         return Attribution(

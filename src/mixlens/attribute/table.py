@@ -106,6 +106,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         signed=True,
         function=gradients.grads,
         reads="weights",
+        row=True,
         per_layer=False,
     ),
     Gradient(
@@ -115,6 +116,7 @@ ATTRIBUTIONS: dict[str, Method] = _table(
         signed=True,
         function=gradients.att_grads,
         reads="weights",
+        row=True,
     ),
     Gradient(
         "grad_sam",

@@ -95,6 +95,10 @@ def variant(
         if set(answer.indices) & set(removed):
             return removed
         return Variant(removed, short, 0, replace(answer, indices=tuple(kept.index(i) for i in answer.indices)))
+    if answer.frames is not None:
+        if set(answer.frames) & set(removed):
+            return removed
+        return Variant(removed, short, at, replace(answer, frames=tuple(kept.index(i) for i in answer.frames)))
     if head.task == "sequence":
         return Variant(removed, short, at, answer)
     if at in removed and not (head.task == "causal" and kept[0] < at):

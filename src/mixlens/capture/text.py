@@ -124,12 +124,14 @@ def encode(
     truncate: bool = False,
     pad: int | None = None,
     template: bool = False,
+    windows: bool = False,
 ) -> Tokens:
     """One text (see `given.as_list`) to `Tokens`.
 
     `limit` is the number of positions of the model; a longer text is a `TooLong` error unless `truncate`. `pad`: the
     model's padding token, where the tokenizer has none. `template`: the text has the special tokens that it needs (a
-    rendered chat), or follows another (an answer), so the tokenizer adds none.
+    rendered chat), or follows another (an answer), so the tokenizer adds none. `windows`: the
+    caller may ask for parts of a text.
     Raises EmptyInput, TooLong or InputError.
     """
     if isinstance(data, InputError):
@@ -146,9 +148,11 @@ def encode(
             cut = _from_text(data, tokenizer, limit, template)
             tokens = Tokens(**{**vars(cut), "dropped": len(tokens) - len(cut)})
     if limit is not None and len(tokens) > limit:
+        in_parts = windows and not isinstance(data, (Mapping, list))
+        parts = f"pass window={limit} to explain it in overlapping parts, " if in_parts else ""
         raise TooLong(
             f"expected at most {limit} tokens (the model's positions), got {len(tokens)}; shorten the text, "
-            "or pass truncate=True and read the number of dropped tokens in the result's meta"
+            f"{parts}or pass truncate=True and read the number of dropped tokens in the result's meta"
         )
     return tokens
 

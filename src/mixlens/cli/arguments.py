@@ -12,6 +12,14 @@ Model = Annotated[
     typer.Option("--model", "-m", metavar="MODEL", help="Folder or hub id; default: the embedded sentiment model."),
 ]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")]
+Window = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Explain a longer text in overlapping parts of N tokens, and join them."),
+]
+Stride = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Of --window: tokens from one part to the next; default: half of a part."),
+]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs no network.")]
 Picture = Annotated[
     Path | None, typer.Option("--png", "--plot", metavar="FILE", help="Write a picture: .png, .svg or .pdf.")
@@ -24,6 +32,14 @@ Method = Annotated[
     str | None, typer.Option(metavar="NAME", help="See `mixlens methods`; default: what suits the model.")
 ]
 Foil = Annotated[str | None, typer.Option(metavar="WHAT", help="Explain the target rather than this.")]
+Word = Annotated[
+    str | None,
+    typer.Option(metavar="WORD", help="Of a token classifier: the word or words of the text that are asked about."),
+]
+Position = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="The token whose answer is explained, or FIRST:LAST, of an entity or an answer."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, VALUE as JSON or text."),

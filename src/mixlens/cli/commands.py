@@ -24,10 +24,12 @@ from mixlens.cli.arguments import (
     Pair,
     Parquet,
     Picture,
+    Position,
     Save,
     Settings,
     Truncate,
     What,
+    Word,
 )
 from mixlens.cli.inputs import (
     aggregation_of,
@@ -102,6 +104,8 @@ def compare(
     ] = None,
     target: What = None,
     foil: Foil = None,
+    word: Word = None,
+    position: Position = None,
     pair: Pair = None,
     truncate: Truncate = False,
     maps: Annotated[
@@ -143,7 +147,7 @@ def compare(
             lens = load(model)
             say_if_files(lens, data)
             line.stage("comparing")
-            goal = target_of(target, foil)
+            goal = target_of(target, foil, word, position)
             settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
             comparison = lens.compare(data, method, goal, faithfulness=faithfulness, maps=maps, **settings)
         deliver(comparison, files, json_file, kind=kind)

@@ -19,12 +19,17 @@ from mixlens.cli.arguments import (
     Model,
     Pair,
     Picture,
+    Position,
     Save,
     Settings,
+    Stride,
     Truncate,
     What,
+    Window,
+    Word,
 )
 from mixlens.cli.inputs import (
+    NOT_OPTIONS,
     check_files,
     check_folders,
     folder,
@@ -42,9 +47,8 @@ if TYPE_CHECKING:
     from mixlens.lens import Lens
 
 _ROWS = "Of --data: "
-_FLAGS = tuple(
-    "method target truncate progress batch_size memory limit field task encoding top by seed out workers engine".split()
-)
+_OF_TEXTS = (*NOT_OPTIONS, "window", "stride")
+_FLAGS = (*_OF_TEXTS, *"batch_size memory limit field task encoding top by seed out workers engine".split())
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -60,8 +64,12 @@ def explain(
     method: Method = None,
     target: What = None,
     foil: Foil = None,
+    word: Word = None,
+    position: Position = None,
     pair: Pair = None,
     truncate: Truncate = False,
+    window: Window = None,
+    stride: Stride = None,
     skip: Annotated[
         bool, typer.Option("--skip", help="Of several texts, explain those that can be; a line names each other.")
     ] = False,
@@ -134,19 +142,21 @@ def explain(
     placed: dict[str, Any] = {"device": device, "dtype": dtype}
     of_texts = {"pair": pair, "skip": skip or None, "html": html, "png": png, "latex": latex, "json": json_file}
     of_texts |= {"save": save}
+    goal = target_of(target, foil, word, position)
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
         _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
-        goal = "label" if target == "label" and foil is None else target_of(target, foil)
-        request = {"method": method, "target": goal, "truncate": truncate, **settings_of(option, others=_FLAGS)}
+        request: dict[str, Any] = {"target": "label" if goal == mixlens.Target("label") else goal}
+        request |= {"method": method, "truncate": truncate, "window": window, "stride": stride}
+        request |= settings_of(option, others=_FLAGS)
         return _every_text(model, data, out, request, of_rows, placed, debug)
     _refuse({**of_rows, **placed, "out": out}, "goes with --data FILE; add it, or leave this out")
     if not texts:
         raise typer.BadParameter("expected a TEXT in quotes, or --data FILE, got neither")
-    options = settings_of(option)
+    options = settings_of(option, others=_OF_TEXTS)
     typed = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
@@ -157,11 +167,12 @@ def explain(
             lens = load(model)
             say_if_files(lens, typed)
             line.stage("explaining")
-            settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
+            settings: dict[str, Any] = {"truncate": truncate, "window": window, "stride": stride}
+            settings |= {"progress": line.report}
             with catch_warnings():
                 simplefilter("ignore", UserWarning)  # a line each says it below
                 settings |= {"errors": "skip" if skip else "raise"}
-                results = lens.attribute(typed, target=target_of(target, foil), **settings, **options)
+                results = lens.attribute(typed, target=goal, **settings, **options)
         for reason in getattr(results, "skipped", {}).values():
             note(f"skipped: {reason}")
         deliver(results, files, json_file)

@@ -79,9 +79,24 @@ def say_if_file(text: str) -> None:
         )
 
 
-def target_of(name: str | None, foil: str | None) -> mixlens.Target | None:
+def target_of(
+    name: str | None, foil: str | None, word: str | None = None, position: str | None = None
+) -> mixlens.Target | None:
     """What is explained; None: the prediction."""
-    return None if name is None and foil is None else mixlens.Target(name, foil=foil)
+    if name is foil is word is position is None:
+        return None
+    if word is not None and not word.strip():
+        raise typer.BadParameter("--word takes a word of the text, got an empty one")
+    return mixlens.Target(name, foil=foil, word=word, position=None if position is None else _position(position))
+
+
+def _position(text: str) -> int | tuple[int, int]:
+    """`7`, `-1`, or `3:5` as first and last."""
+    try:
+        first, colon, last = text.partition(":")
+        return (int(first), int(last)) if colon else int(first)
+    except ValueError:
+        raise typer.BadParameter(f"--position takes a token's number, or FIRST:LAST, got '{text}'") from None
 
 
 def aggregation_of(word: str | None) -> tuple[str, dict[str, Any]] | None:

@@ -29,8 +29,11 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
     r"(?<![\w.'\"/-])(answer|batch_size|by|documents|encoding|device|exclude|field|foil|generate|host|kind|layers|level|limit|maps"
-    r"|max_new_tokens|measures?|memory|methods?|model|out|port|reference|resamples|row|second|seed|target|task|truncate)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
+    r"|max_new_tokens|measures?|memory|methods?|model|out|port|reference|resamples|row|second|seed|stride|target|task|truncate|window|word)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
+
+
+_POSITION = re.compile(r"\bposition=\((\d+), (\d+)\)")
 
 
 def note(line: str) -> None:
@@ -144,7 +147,7 @@ def with_flags(message: str) -> str:
         name = "document" if match[1] == "documents" else match[1].replace("_", "-")
         return f"--{name}" + (f" {value}" if value not in ("", "True") else "")
 
-    return _ARGUMENT.sub(flag, message)
+    return _ARGUMENT.sub(flag, _POSITION.sub(r"--position \1:\2", message))
 
 
 def _nothing() -> None: ...

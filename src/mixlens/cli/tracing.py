@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,9 +23,6 @@ from mixlens.cli.inputs import (
 from mixlens.cli.output import deliver
 from mixlens.cli.running import load, progress, reported
 from mixlens.files import parquet as arrow
-
-if TYPE_CHECKING:
-    from mixlens.lens import Lens
 
 MODEL = "mixlens:smollm2"
 UNITS = ("token", "word", "sentence", "line", "paragraph", "turn", "document")
@@ -114,12 +111,12 @@ def trace(
         if parquet is not None:
             arrow()
         with progress("loading the model") as line:
-            from mixlens.trace.prompt import as_chat
+            from mixlens.trace.prompt import as_chat, require_units
 
             lens = load(model)
             question = question if isinstance(question, list) or raw else as_chat(lens.tokenizer, question)
             if by is not None:
-                require_units(lens, question, texts, by)
+                require_units(lens.subject, question, texts or None, by)
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
             result: Any = lens.trace(
                 question,
@@ -152,15 +149,6 @@ def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool
     say_if_file(prompt)
     text = text_of(prompt)
     return text if system is None else [_message("system", system), _message("user", text)]
-
-
-def require_units(lens: Lens, question: str | list[Any], documents: dict[str, str], by: str) -> None:
-    """Raises what `Trace.units` would, before the answer is generated."""
-    from mixlens.results.units import prompt_units
-    from mixlens.trace.prompt import read_prompt
-
-    prompt = read_prompt(lens.subject, question, documents or None)
-    prompt_units(prompt.tokens, by, prompt.documents)
 
 
 def documents_of(pairs: Sequence[str] | None, *others: str | None) -> dict[str, str]:

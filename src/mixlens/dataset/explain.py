@@ -17,10 +17,11 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
-from mixlens.answer.readout import check_target
+from mixlens.answer import check_target
 from mixlens.arguments import checked, is_whole, shown
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.defaults import default_method
+from mixlens.attribute.over_windows import of_windows
 from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
 from mixlens.dataset.engines import ENGINES, made
@@ -62,6 +63,8 @@ def explain_data(
     encoding: str | None = None,
     limit: int | None = None,
     truncate: bool = False,
+    window: int | None = None,
+    stride: int | None = None,
     batch_size: int = 32,
     memory: int | str | None = None,
     top: int = 15,
@@ -76,16 +79,16 @@ def explain_data(
 
     `data`: as in `mixlens.evaluate`: a path or address (.csv, .tsv, .jsonl, .json, .txt, .parquet), a hub name, a
     `datasets.Dataset`, a table (pandas, polars, Arrow), or an iterable of rows, texts, pairs or `Example`s. `method`,
-    `target`, `truncate`, `options`: as in `lens.attribute`; `target="label"` explains each text's gold label. `out`:
-    the folder that keeps `part-*.parquet`, `summary.html` and the run's record; started again with the same arguments
-    the run goes on there (None: a folder that is gone with the result). `field`: the column of the text, or a mapping
-    of the task's fields to columns (`{"text": "review", "label": "stars"}`). `task`: how rows are read, as in
-    `evaluate` ("pairs" for two texts). `memory`: bytes or "2GB" to stay inside. `top`, `by`, `seed`: of the page: words
-    of each class; a table for each value of a column; draws of intervals and null. `workers`: processes that explain
-    windows of rows side by side, each with its share of the cores and of `memory`; `engine="ray"` (extra `ray`): actors
-    of a Ray cluster instead, by default one a GPU or, without any, one for every four cores, each of which may take
-    `memory`. Neither is part of what a run is: it goes on with others. `progress`: True for a bar, or a function of
-    (rows done, in all or None).
+    `target`, `truncate`, `window`, `stride`, `options`: as in `lens.attribute`; `target="label"` explains each text's
+    gold label. `out`: the folder that keeps `part-*.parquet`, `summary.html` and the run's record; started again with
+    the same arguments the run goes on there (None: a folder that is gone with the result). `field`: the column of the
+    text, or a mapping of the task's fields to columns (`{"text": "review", "label": "stars"}`). `task`: how rows are
+    read, as in `evaluate` ("pairs" for two texts). `memory`: bytes or "2GB" to stay inside. `top`, `by`, `seed`: of the
+    page: words of each class; a table for each value of a column; draws of intervals and null. `workers`: processes
+    that explain the rows side by side, each with its share of the cores and of `memory`; `engine="ray"` (extra `ray`):
+    actors of a Ray cluster instead, by default one a GPU or, without any, one for every four cores, each of which may
+    take `memory`. Neither is part of what a run is: it goes on with others. `progress`: True for a bar, or a function
+    of (rows done, in all or None).
 
     A row that cannot be explained stands in the files with its error, and in `.failures`. Texts are explained in
     batches of like length, which changes no number by more than rounding. Needs the extra `parquet`. Raises DataError,
@@ -118,6 +121,7 @@ def explain_data(
     kind = fields_of(task_named(task) if isinstance(task, str) else task, field)
     name = default_method(lens.subject, options) if method is None else method
     facts = attribution_method(lens.subject, name, options)
+    windows = of_windows(lens.subject, window, stride, truncate, options)
     _refuse_target(lens, target)
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
@@ -138,13 +142,16 @@ def explain_data(
         "truncate": truncate,
         "batch_size": batch_size,
         "window": SMALL if slow else WINDOW,
+        **({} if windows is None else {"windows": windows.written}),
         **fixed,
         "versions": versions(),
     }
     try:
         log = Log(folder, made_with, once={} if fixed else {"memory": budget})
         try:
-            setting = Setting(lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"))
+            setting = Setting(
+                lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"), windows
+            )
             _run(setting, rows, log, limit, by, report, engine, workers)
         finally:
             log.close()
@@ -199,7 +206,7 @@ def _run(
         errors = [row["error"] for row in rows_made if row["error"] is not None]
         if window.number == 0:
             refuse_columns(len(rows_made) - len(errors), errors)
-        write(path, rows_made, setting.method, setting.options)
+        write(path, rows_made, setting.method, setting.written)
         if window.number not in there:
             facts = {"rows": len(rows_made), "failed": len(errors), "sha256": _digest(path)}
             mark = Mark(window.number, 0, True, *window.now)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mixlens.answer.classes import find
 from mixlens.attribute.calls import attributions, request
+from mixlens.attribute.over_windows import Windows, over_windows
 from mixlens.capture.stream import Stream
 from mixlens.errors import DataError, MissingExtra, NotFinite, TargetError, UnknownMethod, UnknownOption
 from mixlens.evaluation.explain import Failure, failure, target_of
@@ -39,13 +40,19 @@ class Setting:
     batch_size: int
     truncate: bool
     memory: int | None = None
+    windows: Windows | None = None
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The options of a text's Attribution."""
+        return {**self.options, **({} if self.windows is None else self.windows.written)}
 
 
 def rows_of(setting: Setting, window: Window, tick: Callable[[int], None]) -> list[dict[str, Any]]:
     """A row for each row of the window, in its order. `tick(rows done)`. Raises what is the call's own fault."""
     head = setting.lens.head
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if head.task == "masked" else None
-    good, bad = read_rows(setting.lens, window.rows, setting.task, mask, setting.truncate)
+    good, bad = read_rows(setting.lens, window.rows, setting.task, mask, setting.truncate, setting.windows is not None)
     given = dict(window.rows)
     out = {record.number: _unread(record, given[record.number], setting.task) for record in bad}
     answers = [entry for entry in good if entry[1].traced]
@@ -85,8 +92,12 @@ def _attributions(setting: Setting, texts: Sequence[Read]) -> list[Attribution]:
     subject = setting.lens.subject
     goals = [target_of(example, tokens, setting.target, subject.head) for _, example, tokens in texts]
     tokens = [tokens for _, _, tokens in texts]
-    ask = request(subject, setting.method, setting.options, goals, tokens, setting.batch_size, None, setting.memory)
-    (results,) = attributions(subject, [ask])
+    name, size, memory = setting.method, setting.batch_size, setting.memory
+    if setting.windows is not None:
+        results = over_windows(subject, name, setting.options, goals, tokens, setting.windows, size, None, memory)
+    else:
+        ask = request(subject, name, setting.options, goals, tokens, size, None, memory)
+        (results,) = attributions(subject, [ask])
     for result in results:
         if not bool(result.scores.isfinite().all()):
             raise NotFinite(f"expected finite scores of {setting.method}, got NaN or infinity among them")

@@ -70,6 +70,8 @@ class Item:
     def target(self) -> Target:
         """The very class, tokens or position that every method explains."""
         full = self.answer.target
+        if self.answer.merged:
+            return Target(full.label, foil=full.foil, position=full.position, of=full.of)
         if self.answer.indices and full.index is not None:
             at = self.read.target.position if self.read.target.position is not None else None
             return Target(full.index, foil=full.foil_index, position=at, of=full.of)
@@ -125,7 +127,7 @@ def items(
 
     def run(members: list[int]) -> list[Item]:
         chosen = [examples[i] for i in members]
-        reads = [reading(lens.head, t, target_of(e, t, target, lens.head)) for _, e, t in chosen]
+        reads = [reading(lens.head, t, target_of(e, t, target, lens.head), rowed=False) for _, e, t in chosen]
         texts = [t for _, _, t in chosen]
         head = all(read.answered for read in reads)
         passes = lens.subject.through(texts, batch_size=batch_size, answers=[r.at for r in reads] if head else None)

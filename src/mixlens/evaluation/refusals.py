@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mixlens.answer.classes import find
-from mixlens.answer.readout import check_target
+from mixlens.answer import check_target
+from mixlens.answer.entity import named
 from mixlens.attribute import Random, removal
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
@@ -117,7 +117,7 @@ def refuse_class(lens: Lens, target: Target) -> None:
     if head.task in ("sequence", "token") and not head.regression:
         for label in (target.what, target.foil):
             if label is not None:
-                find(head, label, len(head.labels))
+                named(head, label, len(head.labels))
 
 
 def refuse_traced(lens: Lens, design: Design, target: Any, examples: Sequence[Example]) -> None:

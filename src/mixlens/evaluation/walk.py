@@ -117,9 +117,9 @@ def _windows(rows: Source, limit: int | None, size: int, weight: Callable[[Any],
 
 
 def read_rows(
-    lens: Lens, numbered: Numbered, kind: Task, mask: str | None, truncate: bool
+    lens: Lens, numbered: Numbered, kind: Task, mask: str | None, truncate: bool, windows: bool | None = None
 ) -> tuple[list[tuple[int, Example, Stream]], list[Record]]:
-    """The readable examples, longest first, and the records of the others."""
+    """The readable examples, longest first, and the records of the others. `windows`: see `Subject.read`."""
     good: list[tuple[int, Example, Stream]] = []
     bad: list[Record] = []
     for number, row in numbered:
@@ -130,7 +130,7 @@ def read_rows(
             if parsed.traced:
                 tokens: Stream = read_prompt(lens.subject, parsed.prompt, parsed.documents).tokens
             else:
-                (tokens,) = lens.subject.read(parsed.text, truncate).require()
+                (tokens,) = lens.subject.read(parsed.text, truncate, windows).require()
             good.append((number, parsed, tokens))
         except Exception as error:
             bad.append(Record(number, id, error=failure(error).text))

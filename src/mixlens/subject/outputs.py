@@ -68,7 +68,8 @@ def part_logits(
     if logits.ndim == 1:
         logits = logits[:, None]
     if EVERY in at:
-        return [z.unbind() for z in logits.unbind()]
+        texts = zip(logits.unbind(), at, lengths, strict=True)
+        return [z[:n].unbind() if i == EVERY else (z[i],) for z, i, n in texts]
     if logits.ndim == 3:
         logits = logits[:, 0] if logits.shape[1] == 1 else logits[range(len(at)), list(at)]
     return [(z,) for z in logits.unbind()]

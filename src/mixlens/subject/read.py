@@ -39,13 +39,20 @@ class Texts:
         return texts
 
 
-def read(data: Any, model: Any, tokenizer: Any, head: Head, limit: int | None, truncate: bool) -> Texts:
-    """The texts of a call (see `given.as_list`) as tokens. Raises InputError where a single one cannot be read."""
+def read(
+    data: Any, model: Any, tokenizer: Any, head: Head, limit: int | None, truncate: bool, windows: bool | None
+) -> Texts:
+    """The texts of a call (see `given.as_list`) as tokens; `windows`: see `Subject.read`.
+
+    Raises InputError where a single one cannot be read.
+    """
     items, single = as_list(data)
     texts: list[Stream | InputError] = []
     for number, item in enumerate(items):
         try:
-            texts.append(readable(encode(item, tokenizer, limit, truncate, head.pad), model, head))
+            most, offered = None if windows else limit, windows is not None and head.task != "causal"
+            tokens = encode(item, tokenizer, most, truncate, head.pad, windows=offered)
+            texts.append(readable(tokens, model, head))
         except InputError as error:
             if single:
                 raise

@@ -97,9 +97,11 @@ class Subject:
         """How the logits come of the last layer's vectors. Raises Undefined for what is no language model."""
         return unembedding_of(self.model, self.spec, probe_inputs(self.model, self.spec))
 
-    def read(self, data: Any, truncate: bool = False) -> Texts:
-        """What a caller passes as text, picture or sound, or a list of some, to what the model is fed. Raises
-        InputError, and Undefined for an encoder-decoder, which is not fed one text.
+    def read(self, data: Any, truncate: bool = False, windows: bool | None = None) -> Texts:
+        """What a caller passes as text, picture or sound, or a list of some, to what the model is fed. `windows`:
+        whether texts are cut into windows, so that they may be of any length; None where that cannot be asked for.
+
+        Raises InputError, and Undefined for an encoder-decoder, which is not fed one text.
         """
         if self.memory is not None:
             raise Undefined(
@@ -110,7 +112,7 @@ class Subject:
             return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
         if self.head.fed in SOUNDS:
             return read_sounds(data, self.model, self.spec, self.tokenizer, self.head, truncate)
-        texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate)
+        texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate, windows)
         if self.encodes and any(isinstance(text, Tokens) and len(text.text) > 1 for text in texts.each):
             raise InputError(
                 "expected one text for an encoder, got a pair; where a target comes from is lens.trace(source, target)"

@@ -10,6 +10,7 @@ from mixlens.capture.fed import SOUNDS
 from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens, encode, text_of
 from mixlens.errors import EmptyInput, InputError, TooLong
+from mixlens.results.units import prompt_units
 from mixlens.subject import Subject
 from mixlens.subject.read import readable
 from mixlens.trace.answered import ids_of
@@ -39,6 +40,12 @@ def require_answers(subject: Subject) -> None:
 def as_chat(tokenizer: Any, text: str) -> str | list[dict[str, str]]:
     """A text as a user's message where the tokenizer has a chat template, else as it stands."""
     return [{"role": "user", "content": text}] if getattr(tokenizer, "chat_template", None) else text
+
+
+def require_units(subject: Subject, prompt: Any, documents: Mapping[str, str] | None, by: str) -> None:
+    """Raises what `Trace.units` would, before an answer is generated."""
+    read = read_prompt(subject, prompt, documents)
+    prompt_units(read.tokens, by, read.documents)
 
 
 def read_prompt(subject: Subject, prompt: Any, documents: Mapping[str, str] | None = None) -> Prompt:

@@ -14,7 +14,20 @@ from mixlens.capture.picture import Picture
 from mixlens.escape import visible
 from mixlens.files import put
 from mixlens.view import picture, wave
-from mixlens.view.kit import arrays, caption, colors, frames, html, latex, packed, pieces, spelling, terminal, words
+from mixlens.view.kit import (
+    arrays,
+    caption,
+    colors,
+    frames,
+    html,
+    latex,
+    packed,
+    pieces,
+    spelling,
+    terminal,
+    windowed,
+    words,
+)
 from mixlens.view.kit.drawn import Attribution
 
 if TYPE_CHECKING:
@@ -45,6 +58,7 @@ def page(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
         tokens=_tokens(attr),
         unfolded=len(attr.tokens) <= _OPEN,
         layers=_layers(attr),
+        windows=windowed.shown(attr),
         facts=caption.provenance(attr),
     )
     return put(text, path)
@@ -58,6 +72,7 @@ def data(attr: Attribution) -> str | None:
     held = words.held(words.parts(attr), source.units)
     notes = [f"{held[0].upper()}{held[1:]}."] if held else []
     notes += [f"{source.dropped} {source.units} were cut off, as asked."] if source.dropped else []
+    notes += [f"{note[0].upper()}{note[1:]}." for note in windowed.notes(attr)]
     text = pieces.facts(source, word=pieces.words(source), token=pieces.tokens(source))
     head = {
         "kind": "attribution",
@@ -76,8 +91,8 @@ def fragment(attr: Attribution) -> str:
     """A piece of HTML for a notebook."""
     if isinstance(attr.source, Picture):
         return picture.fragment(attr)
-    shown = words.parts(attr)
-    return html.fill("attribution_fragment.html", **html.text(attr, shown), tokens=_tokens(attr))
+    text, cut = html.text(attr, words.parts(attr)), " · ".join(windowed.notes(attr))
+    return html.fill("attribution_fragment.html", **text, tokens=_tokens(attr), cut=cut)
 
 
 def _tokens(attr: Attribution) -> dict[str, Any]:
@@ -141,6 +156,7 @@ def printout(attr: Attribution) -> RenderableType:
     held = words.held(shown, attr.source.units)
     if held:
         notes.append(f"{held} and are not coloured")
+    notes += windowed.notes(attr)
     rows.append(terminal.legend(scale, notes))
     rows.append(_table(shown, scale))
     return Group(*rows)

@@ -92,7 +92,7 @@ class Frozen(Method):
         """A batch of texts at a time. Raises TargetError, Undefined, UnknownOption."""
         if not _reads_vocabulary(subject):
             return self._through_the_head(subject, ask)
-        ask.need_answering_row(subject)
+        ask.need_answer(subject)
         results: dict[int, Attribution] = {}
         for batch in subject.batches(ask.texts, ask.batch_size):
             members = batch.members
@@ -115,10 +115,6 @@ class Frozen(Method):
     def _through_the_head(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """Of an answer that is no row of a vocabulary's map behind the last norm."""
         ask.need_answer(subject)
-        if ask.written.get("readout") is not None:
-            raise Undefined(
-                f"{self.name} explains the answer itself, no row of the last layer; leave readout= out, or use alti"
-            )
         reduce, layer = self.settings(subject, ask.options)
 
         def use(i: int, graph: TextGraph, resolved: Answer, value: Tensor) -> Attribution:

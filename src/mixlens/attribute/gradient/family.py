@@ -78,7 +78,7 @@ class Gradient(Method):
     """A pure function of one text's graph (`TextGraph`).
 
     `reads`: "input" (the gradient at one layer's input), "hidden" (at all of them), "received" (and the attention that
-    tokens receive) or "weights" (and attention with its gradients).
+    tokens receive) or "weights" (and attention with its gradients), of which `row`: the read-out row alone.
     `per_layer`: every layer has scores of its own. `sums`: it is the gradient's sum over dimensions, which is 0 where
     nothing but LayerNorms reads the input.
     """
@@ -87,6 +87,7 @@ class Gradient(Method):
     reads: Reads = "input"
     of: Quantity = "logit"
     class_specific: bool = True
+    row: bool = False
     per_layer: bool = True
     sums: bool = False
 
@@ -100,6 +101,9 @@ class Gradient(Method):
     def reading(self, options: Mapping[str, Any]) -> Reads:
         """What is read of the pass with these options."""
         return "weights" if self.reads == "received" and options.get("weights") == "readout" else self.reads
+
+    def reads_row(self, options: Mapping[str, Any]) -> bool:
+        return self.row or self.reading(options) != self.reads
 
     def shares(self, options: Mapping[str, Any]) -> Hashable:
         same = [repr(options.get(option)) for option in ("layer", "mask_special", "readout")]

@@ -62,7 +62,7 @@ class Logit(Method):
     @torch.no_grad()
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """One text at a time. Raises TargetError, Undefined for what is no language model."""
-        ask.need_answering_row(subject)
+        ask.need_answer(subject)
         results = []
         for number, (tokens, read) in enumerate(zip(ask.texts, ask.reads, strict=True)):
             told = part_of(ask.progress, number, len(ask.texts))

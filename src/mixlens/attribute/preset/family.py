@@ -55,6 +55,9 @@ class Preset(Method):
     receptive_field: bool | None = None
     several: bool = False
 
+    def reads_row(self, options: Mapping[str, Any]) -> bool:
+        return True
+
     def shares(self, options: Mapping[str, Any]) -> Hashable:
         return "maps"  # a pass keeps what any of them reads of a layer
 

@@ -62,6 +62,9 @@ class Relevance(Method):
     def cost(self, options: Mapping[str, Any]) -> Cost:
         return ALL if self.reads == "all" else LAST
 
+    def reads_row(self, options: Mapping[str, Any]) -> bool:
+        return True
+
     def options(self) -> dict[str, Any]:
         return options_of(self.function)
 

@@ -60,7 +60,7 @@ class SpanRoutes(Method):
     @torch.no_grad()
     def attributions(self, subject: Subject, ask: Request[Self]) -> list[Attribution]:
         """The row that answers, `reasoning` being tokens of the text. Raises TargetError, Undefined, UnknownOption."""
-        ask.need_answering_row(subject)
+        ask.need_answer(subject)
         if ask.options.get("span", "token") != "token":
             raise UnknownOption(f"span= is of the tokens of an answer, for {ask.name} in lens.trace; leave it out here")
         results = []

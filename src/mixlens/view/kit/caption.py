@@ -41,8 +41,8 @@ def _model(result: Attribution | LayerMaps) -> str | None:
 
 
 def goal(result: Attribution | LayerMaps) -> str | None:
-    """What is explained: `positive`, `positive rather than negative`."""
-    name, t = target_name(result), getattr(result, "target", None)
+    """What is explained: `positive`, `positive rather than negative`, `PER (Anna Smith)`."""
+    name, t = named(result), getattr(result, "target", None)
     return name if t is None or t.foil is None else f"{name} rather than {spelled(t.foil)}"
 
 
@@ -60,6 +60,21 @@ def _extracted(result: Attribution | LayerMaps) -> str | None:
     if t is None or not isinstance(t.position, tuple) or t.label != f"tokens {t.position[0]} to {t.position[-1]}":
         return None
     return result.source.excerpt(t.position[0], t.position[-1])
+
+
+def named(result: Attribution | LayerMaps) -> str | None:
+    """The target's name, and the text whose label it is, where it is one."""
+    name, place = target_name(result), entity(result)
+    return name if place is None else f"{name} ({place})"
+
+
+def entity(result: Attribution | LayerMaps) -> str | None:
+    """The text of several tokens whose label is explained."""
+    t = getattr(result, "target", None)
+    if t is None or not isinstance(t.position, tuple) or _extracted(result) is not None:
+        return None
+    words = result.source.excerpt(*t.position)
+    return None if words is None else " ".join(words.split())
 
 
 def says(result: Attribution | LayerMaps) -> str | None:
@@ -107,7 +122,8 @@ def target(result: Attribution | LayerMaps) -> str | None:
     name, t = goal(result), getattr(result, "target", None)
     if t is None:
         return None
-    facts = [t.of and t.of.replace("_", " "), t.position is not None and f"position {value_text(t.position)}"]
+    placed = t.position is not None and entity(result) is None
+    facts = [t.of and t.of.replace("_", " "), placed and f"position {value_text(t.position)}"]
     known = ", ".join(f for f in facts if f)
     return f"{name} ({known})" if known else name
 
@@ -116,7 +132,7 @@ def provenance(result: Attribution | LayerMaps) -> list[tuple[str, str]]:
     """Everything that says where the numbers come from, as name and value."""
     rows: list[tuple[str, Any]] = [("method", result.method), ("aggregation", getattr(result, "aggregation", None))]
     rows += [("target", target(result)), ("options", result.options or None)]
-    rest = {k: v for k, v in result.meta.items() if k != "dropped"}
+    rest = {k: v for k, v in result.meta.items() if k not in ("dropped", "windows")}
     if "prediction" in rest:
         rest["prediction"] = spelled(rest["prediction"])
     rows += [(name, rest.pop(name, None)) for name in _FIRST] + sorted(rest.items(), key=lambda kv: str(kv[0]))

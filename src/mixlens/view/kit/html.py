@@ -79,7 +79,7 @@ def text(attr: Attribution, shown: list[words.Part]) -> dict[str, Any]:
         "warnings": caption.warnings(attr),
         "held": words.held(shown, attr.source.units),
         "special": len(words.content(shown)) < len(shown),
-        "goal": caption.target_name(attr),
+        "goal": caption.named(attr),
         "foil": None if attr.target is None or attr.target.foil is None else spelled(attr.target.foil),
         "specific": attr.meta.get("class_specific") is not False,
         "words_known": attr.source.has_words,

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import fed, unwrap
-from mixlens.capture.fed import SOUNDS
+from mixlens.architectures import fed, two_towers, unwrap
+from mixlens.capture.fed import SOUNDS, TowerProcessor
 from mixlens.capture.offload import missing
 from mixlens.capture.picture import PIXELS
 from mixlens.errors import InputError, ModelError, UnsupportedConfig
@@ -56,6 +56,8 @@ def taken_apart(model: Any, tokenizer: Any = None) -> Given:
         given = _saved_beside(model, given)
     food = fed(model)
     kind = image_processor if food == PIXELS else sound_processor if food in SOUNDS else readable
+    if two_towers(type(model)):
+        kind = tower_processor
     return replace(given, model=model, tokenizer=kind(given.tokenizer))
 
 
@@ -88,6 +90,8 @@ def _of_pipeline(pipeline: Any) -> Any:
         if processor is not None or extractor is None or getattr(pipeline, "tokenizer", None) is None:
             return processor or extractor
         return SoundProcessor(extractor, pipeline.tokenizer)
+    if two_towers(type(pipeline.model)):
+        return processor or TowerProcessor(pipeline.tokenizer, pipeline.image_processor)
     return getattr(pipeline, "image_processor", None) or getattr(pipeline, "tokenizer", None)
 
 
@@ -266,6 +270,27 @@ def image_processor(given: Any) -> Any:
             "AutoImageProcessor.from_pretrained(...) gives one"
         )
     return given
+
+
+def tower_processor(given: Any) -> Any:
+    """A processor with a tokenizer and an image processor, both as a pair, or one of them; read by its name.
+
+    Raises InputError, ModelError.
+    """
+    if given is None:
+        return TowerProcessor()
+    if isinstance(given, str) or hasattr(given, "__fspath__"):
+        from mixlens.loading import tower_processor_named
+
+        return tower_processor_named(str(given))
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        return TowerProcessor(readable(given[0]), image_processor(given[1]))
+    if hasattr(given, "tokenizer") or hasattr(given, "image_processor"):
+        held = getattr(given, "tokenizer", None), getattr(given, "image_processor", None)
+        return TowerProcessor(readable(held[0]), image_processor(held[1]))
+    if PIXELS in (getattr(given, "model_input_names", None) or ()):
+        return TowerProcessor(None, image_processor(given))
+    return TowerProcessor(readable(given), None)
 
 
 @dataclass(frozen=True)

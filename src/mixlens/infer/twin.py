@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mixlens.architectures import TEXT, fed
+from mixlens.architectures import TEXT, fed, two_towers
 from mixlens.capture.fed import SIGNALS
 from mixlens.capture.fed import kind as kind_of
 from mixlens.capture.probe import random_signal
@@ -37,7 +37,7 @@ class Twin:
 
 def twin_of(kind: Any, config: Any) -> Twin:
     """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run, Misfit."""
-    if hasattr(kind, "get_text_features") and hasattr(kind, "get_image_features"):
+    if two_towers(kind):
         raise Misfit(TWO_TOWERS)
     failed: list[str] = []
     for size in SIZES:

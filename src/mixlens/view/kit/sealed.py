@@ -13,7 +13,20 @@ from functools import cache
 from importlib.resources import files
 
 # One file a kind of result over what all are made of, in one scope: a page has no address to import from.
-MODULES = ("kit", "controls", "text", "attribution", "trace", "rolled", "heat", "maps", "comparison", "table", "main")
+MODULES = (
+    "kit",
+    "controls",
+    "text",
+    "photo",
+    "attribution",
+    "trace",
+    "rolled",
+    "heat",
+    "maps",
+    "comparison",
+    "table",
+    "main",
+)
 SHEETS = ("page", "explorer")
 
 POLICY, LIFTED = "%POLICY%", "/*%LIFTED%*/"

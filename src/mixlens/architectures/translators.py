@@ -65,12 +65,12 @@ def _t5(gated: bool, seam: Seam) -> Spec:
 
 
 def bart(config: Any) -> Spec:
-    """BART and Marian: norms behind the residual sums."""
+    """BART, PLBart, Blenderbot's small ones and Marian: norms behind the residual sums."""
     return _whole(config, BART)
 
 
 def mbart(config: Any) -> Spec:
-    """mBART, Pegasus and Whisper: norms in front."""
+    """mBART, Pegasus, Blenderbot and Whisper: norms in front."""
     return _whole(config, MBART)
 
 

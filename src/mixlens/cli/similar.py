@@ -67,7 +67,8 @@ def similarity(
             lens = load(model)
             say_if_files(lens, texts or [])
             line.stage("comparing")
-            first, *others = [*map(text_of, texts or []), *(seen or [])]
+            given: list[Any] = [*map(text_of, texts or []), *(seen or [])]
+            first, *others = given
             result: Any = lens.similarity(
                 first,
                 others if len(others) > 1 else others[0],

@@ -113,6 +113,7 @@ def _values(alike: Similarity) -> dict[str, Any]:
         "texts": texts,
         "pairs": pairs,
         "cosine": f"{alike.value:.3f}",
+        "mixed": len({_kind(stream) for stream in alike.streams}) > 1,
         "title": _TITLES[tuple(sorted({_kind(stream) for stream in alike.streams}))],
     }
 

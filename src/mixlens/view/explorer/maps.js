@@ -24,6 +24,8 @@ function maps({ head, arrays }) {
     },
   });
   const shows = (label, side) => (head[side].picture ? new Photo(label, on(side), head[side].picture) : new Running(label, on(side), true));
+  const mixed = Boolean(head.keys.picture) !== Boolean(head.queries.picture);
+  const title = (side, number) => `The ${mixed ? "" : `${number} `}${what(side)}`;
   const what = (side) => (head[side].picture ? "picture" : "text");
   const texts = { keys: shows(`the ${what("keys")}; arrow keys move, Enter chooses a ${head.keys.unit}`, "keys") };
   texts.keys.all = true;
@@ -226,7 +228,7 @@ function maps({ head, arrays }) {
   if (head.square) ticks.append(tick("Leave the diagonal out", state.diagonal, set("diagonal")));
   if (keys.some((piece) => piece.special)) ticks.append(tick(`Leave special ${head.keys.units} out`, false, (out) => set("special")(!out)));
   const papers = [el("div", { class: "paper tall" }, texts.keys.node)];
-  if (!head.square) papers.unshift(el("h2", { text: head.pairs ? `The first ${what("queries")}` : "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: head.pairs ? `The second ${what("keys")}` : "What is taken from" }));
+  if (!head.square) papers.unshift(el("h2", { text: head.pairs ? title("queries", "first") : "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: head.pairs ? title("keys", "second") : "What is taken from" }));
   const main = el("div", { class: "main" }, ...papers, key, ...remarks(head.notes), busy,
     el("h2", { text: head.pairs ? "Every pair" : `Every ${head.keys.unit}` }), el("p", { class: "soft", text: `${head.pairs ? "Row: the first. Column: the second." : "Row: what takes. Column: what it takes from."} Control and the wheel, or the buttons, zoom.` }), heat.node, ...(layers.count > 1 ? [titleDeep, deep.node] : []));
   look();

@@ -51,6 +51,8 @@ one kind in one list, in each one attention and one feed-forward network (`down(
 that maps each token alone, such as a mixture of experts), joined as post-LN, pre-LN or parallel layers are
 ([how a spec is found](architecture.md#specs)). Of an encoder-decoder none is found: those of the table are known, and
 the spec of another may be said, its decoder's with `memory=` its encoder's ([encoder-decoders](encoder-decoders.md)).
+Of two towers (CLIP) each is found, and the model has to compare them by a cosine ([similarity](similarity.md)); the row
+is the tower's of texts.
 
 Where none is found and you know one, say it; it is checked like any other:
 

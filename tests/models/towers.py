@@ -34,6 +34,21 @@ def tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **roles)
 
 
+@cache
+def pair_tokenizer() -> Any:
+    """Whole words and pairs as BART has them, 2 at the end of each text."""
+    vocabulary = {"[PAD]": 0, "[BOS]": 1, "[EOS]": 2, "[UNK]": 3, **{word: 4 + i for i, word in enumerate(WORDS)}}
+    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    raw.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    raw.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[BOS] $A [EOS]",
+        pair="[BOS] $A [EOS] [EOS] $B [EOS]",
+        special_tokens=[("[BOS]", 1), ("[EOS]", 2)],
+    )
+    roles = {"pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **roles)
+
+
 def make(kind: str, dtype: torch.dtype = torch.float64) -> Any:
     """A fresh model in eval mode."""
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 49}

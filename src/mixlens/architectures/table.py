@@ -47,6 +47,7 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "m2m_100": translators.m2m_100,
     "t5": translators.t5,
     "mt5": translators.t5,
+    "umt5": translators.t5,
     "whisper": translators.mbart,
 }
 
@@ -55,6 +56,7 @@ CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family
     "opt": ("do_layer_norm_before", (True, False)),
     "t5": ("is_gated_act", (False, True)),
     "mt5": ("is_gated_act", (False, True)),
+    "umt5": ("is_gated_act", (False, True)),
 }
 
 

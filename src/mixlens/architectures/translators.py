@@ -80,7 +80,7 @@ def m2m_100(config: Any) -> Spec:
 
 
 def t5(config: Any) -> Spec:
-    """T5 and mT5, their networks gated or not; of an encoder alone its layers."""
+    """T5, mT5 and UMT5, their networks gated or not; of an encoder alone its layers."""
     spec = _t5(bool(config.is_gated_act), _t5_seam())
     if getattr(config, "is_encoder_decoder", True):
         return spec

@@ -8,6 +8,7 @@ from typing import Any
 
 from mixlens.answer import answer, every_class, reading, targets_of
 from mixlens.arguments import checked, refuse_unknown
+from mixlens.attribute.classified import Question, classified
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.method import Method
 from mixlens.attribute.names import method
@@ -189,7 +190,14 @@ def attribute(
         [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
     """
     name = default_method(subject, options) if method is None else method
-    attribution_method(subject, name, options)
+    chosen = attribution_method(subject, name, options)
+    if subject.classifies:
+
+        def room(n: int) -> int:
+            return room_for(subject, name, chosen, options, [n], memory, batch_size)[0]
+
+        ask = Question(name, chosen, options, room, reporter(progress))
+        return classified(subject, text, target, truncate, errors == "skip", ask)
     texts = subject.read(text, truncate)
     goals = every_class(subject.head, target)
     if goals is not None:

@@ -110,6 +110,12 @@ class Subject:
         InputError, and Undefined for an encoder-decoder or two towers, which are not fed one text.
         """
         self.require_one_tower()
+        if self.classifies:
+            raise Undefined(
+                f"expected a model of one stream, got a classifier of an encoder and a decoder "
+                f"({type(self.model).__name__}): lens.attribute(text) and lens.mixing(text) explain it, nothing else "
+                "is built for it"
+            )
         if self.memory is not None:
             raise Undefined(
                 f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
@@ -125,6 +131,11 @@ class Subject:
                 "expected one text for an encoder, got a pair; where a target comes from is lens.trace(source, target)"
             )
         return texts
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it is an encoder-decoder that answers a whole text (BART's classifiers)."""
+        return self.memory is not None and self.head.task == "sequence"
 
     def require_one_tower(self) -> None:
         """Raises Undefined for a model of two towers."""

@@ -47,6 +47,7 @@ def test_files_are_written_one_a_text(similarity, tmp_path):
     assert mixlens.read(tmp_path / "a-1.mix").value > mixlens.read(tmp_path / "a-2.mix").value
 
 
+@pytest.mark.skipif(towers.TOO_OLD, reason="towers of older transformers are no models of their own")
 def test_a_picture_stands_behind_the_text(similarity, tmp_path):
     towers.make("CLIP", torch.float32).save_pretrained(tmp_path / "clip")
     towers.tokenizer().save_pretrained(tmp_path / "clip")

@@ -17,6 +17,8 @@ SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 LIMIT = 24
 _TOWER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 44}
 KINDS = ("CLIP", "Siglip")
+# Older versions hold parts in their towers that are no models of their own.
+TOO_OLD = tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 24)
 
 
 @cache

@@ -311,6 +311,7 @@ def test_no_pair_of_two_texts_is_left_out(visit):
         assert np.allclose(values(page, 1), alike.scores[i].numpy(), rtol=0, atol=1e-7)
 
 
+@pytest.mark.skipif(towers.TOO_OLD, reason="towers of older transformers are no models of their own")
 def test_a_word_lights_up_its_patches_and_a_patch_its_words(visit):
     alike = towers.lens("CLIP").similarity("a red cat", pictures.image(60, 45))
     page = visit(alike)

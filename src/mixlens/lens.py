@@ -99,7 +99,7 @@ class Lens:
         subject = self._subject
         if subject.towers is not None:
             text, picture = (self_check(tower.model, tower.spec, tower.name) for tower in subject.towers)
-            return replace(of_towers(text, picture, subject.architecture), origin=subject.origin)
+            return replace(of_towers(text, picture, self.model), origin=subject.origin)
         check = self_check(self.model, self.spec, self.name)
         return replace(check, supports=supports(self.spec, self.head), origin=subject.origin)
 

@@ -85,7 +85,7 @@ def _explained(subject: Subject, text: Tokens, target: Target, ask: Question) ->
     scores = folded(rows[0], n)
     if not bool(torch.isfinite(scores).all()):
         raise NotFinite(f"expected finite scores, {ask.name} gives NaN or infinity; load the model in float32")
-    (found,) = traced.answers
+    (resolved_answer,) = traced.answers
     stream = _with_start(text, read_by_decoder)
     request = Request(
         name=ask.name,
@@ -96,7 +96,7 @@ def _explained(subject: Subject, text: Tokens, target: Target, ask: Question) ->
         normalize=bool(ask.options.get("normalize", True)),
         written=dict(ask.options),
     )
-    return request.result(stream, scores, None, found, provenance(subject, text))
+    return request.result(stream, scores, None, resolved_answer, provenance(subject, text))
 
 
 def folded(row: Float[Tensor, " both"], n: int) -> Float[Tensor, " place"]:

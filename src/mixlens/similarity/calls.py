@@ -70,7 +70,7 @@ def similarity(
     if subject.towers is not None and truncate and is_picture(first) and is_picture(second):
         raise UnknownOption("truncate=True cuts texts, and both are pictures; leave it out")
     encoders = encoder_of(subject, pooling, first), encoder_of(subject, pooling, second)
-    said = [of_side(encoder, chosen, options) for encoder in encoders]
+    settings = [of_side(encoder, chosen, options) for encoder in encoders]
     left_text, others = (
         encoder.read(data, truncate and encoder.subject.head.fed == TEXT if subject.towers else truncate)
         for encoder, data in zip(encoders, (first, second), strict=True)
@@ -83,7 +83,7 @@ def similarity(
         for tokens in texts:
             if isinstance(tokens.raw, tuple):
                 raise InputError("expected a text on each side, got a pair; pass its texts as first and second")
-        return chosen.vectors(encoders[side], texts, said[side], passes)
+        return chosen.vectors(encoders[side], texts, settings[side], passes)
 
     (left,) = vectors(0, left_text.require())
 

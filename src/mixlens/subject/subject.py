@@ -66,7 +66,7 @@ class Subject:
             both = self.towers[0].current(), self.towers[1].current()
             if all(new.checked_as == old.checked_as for new, old in zip(both, self.towers, strict=True)):
                 return replace(self, towers=both)
-            return _joined(self.model.whole, both, self.name)
+            return _joined(self.whole, both, self.name)
         memory = None if self.memory is None else replace(self.memory, model=encoder_of(self.model))
         if _form(self.model) == self.checked_as:
             return replace(self, memory=memory)
@@ -142,15 +142,14 @@ class Subject:
         if self.towers is not None:
             raise Undefined(
                 f"expected a model that reads one text or one picture, got two towers "
-                f"({type(self.model.whole).__name__}): which words and which patches make them alike is "
+                f"({type(self.whole).__name__}): which words and which patches make them alike is "
                 f"lens.similarity(text, picture); for all else name one: {NAME_ONE}"
             )
 
     @property
-    def architecture(self) -> str:
-        """The model's type."""
-        whole = self.model if self.towers is None else self.model.whole
-        return str(whole.config.model_type)
+    def whole(self) -> Any:
+        """The user's model: of two towers the one that holds both."""
+        return self.model if self.towers is None else self.model.whole
 
     def passes(
         self,
@@ -273,7 +272,7 @@ def _joined(model: Any, towers: tuple[Subject, Subject], name: str) -> Subject:
     """The model of two checked towers. Raises SelfCheckFailed where it does not compare them by cosines."""
     text, picture = towers
     require_cosines(model, (text.model, picture.model), name)
-    check = of_towers(text.check, picture.check, str(model.config.model_type))
+    check = of_towers(text.check, picture.check, model)
     return replace(text, towers=towers, check=check)
 
 

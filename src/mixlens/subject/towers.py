@@ -148,8 +148,8 @@ def probes(towers: tuple[Tower, Tower]) -> Mapping[str, dict[str, Tensor]]:
     draw = torch.Generator("cpu").manual_seed(0)
     size = base_model(text).get_input_embeddings().num_embeddings
     ids = torch.randint(0, size, (2, _TOKENS), generator=draw, dtype=torch.int64, device="cpu").to(device)
-    one = random_signal(picture).to(device, picture.dtype)
+    picture_probe = random_signal(picture).to(device, picture.dtype)
     return {
         TEXT: {TEXT: ids, "attention_mask": torch.ones_like(ids)},
-        PIXELS: {PIXELS: torch.cat([one, one.flip(-1) / 2])},
+        PIXELS: {PIXELS: torch.cat([picture_probe, picture_probe.flip(-1) / 2])},
     }

@@ -124,7 +124,8 @@ def main() -> None:
                 for position, cell in enumerate(cells):
                     if cell is not None:
                         sums[2 * (cell[0] // 2) + cell[1] // 2] += float(shares[1 + slot, position])
-                ranks.append(1 + int((sums > sums[where[slot]]).sum()))
+                own = sums[where[slot]]
+                ranks.append(1 + (sums > own).sum() + ((sums == own).sum() - 1) / 2)  # ties share their ranks
         first, rank = np.mean(np.array(ranks) == 1), np.mean(1 / np.array(ranks))
         spread = 1.96 * np.std(1 / np.array(ranks)) / len(ranks) ** 0.5
         print(

@@ -61,6 +61,8 @@ def test_a_picture_stands_behind_the_text(similarity, tmp_path):
     several = similarity("a red cat", "--picture", "one.png", "--picture", "one.png", "--model", "clip")
     assert several.exit_code == 0 and several.stdout.count("cosine") >= 2
     assert (tmp_path / "a.html").is_file()
+    checked = CliRunner().invoke(app, ["check", "clip"])
+    assert checked.exit_code == 0 and "picture 1" in checked.stdout
 
 
 def test_two_pictures_go_by_their_files(similarity, tmp_path):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from mixlens.architectures import layer_count
 from mixlens.capture.run import WITHOUT_HEADS, LayerPass, OnLayer, Reading, Watch, run
@@ -69,7 +69,7 @@ class Encoder:
     def output(self, inputs: Mapping[str, Tensor], watch: OnLayer | Watch) -> Any:
         """A pass, as far as its vectors need it."""
         reading = WITHOUT_HEADS if self.pooled is not None else Reading(heads=True)
-        return run(self.subject.model, self.subject.spec, inputs, watch, reading, prepare=_differentiable)
+        return run(self.subject.model, self.subject.spec, inputs, watch, reading)
 
     def vector(self, output: Any) -> Float[Tensor, "text dim"]:
         """The vectors in what `output` gave, texts without padding, in at least float32."""
@@ -117,13 +117,6 @@ class Encoder:
                 f"{len(read)} rows at once (attention pooling); use leave_out, jacobian or integrated_jacobian"
             )
         return int(read[0])
-
-
-def _differentiable(twin: Any) -> None:
-    """torch's attention module computes another way in training, the one that has derivatives in forward mode."""
-    for module in twin.modules():
-        if isinstance(module, nn.MultiheadAttention):
-            module.training, module.dropout = True, 0.0
 
 
 def pooling_of(subject: Subject, pooling: Any) -> Pooled:

@@ -120,8 +120,8 @@ def at_softmax(logits: Tensor, values: Tensor) -> Call:
     thousands below the row's highest (GPT's and CTRL's -10,000), whose weight is exactly 0.
     """
     logits = logits.to(torch.promote_types(logits.dtype, values.dtype))
-    low = (logits.amax(-1, keepdim=True) - FAR).clamp_min(torch.finfo(logits.dtype).min / 2)
-    visible = (logits > low).any(1, keepdim=True)
+    near, there = logits >= logits.amax(-1, keepdim=True) - FAR, logits > torch.finfo(logits.dtype).min / 2
+    visible = (near & there).any(1, keepdim=True)
     return Call(
         q=logits,
         k=values[..., :0],

@@ -1,6 +1,8 @@
-"""One model of each new kind against its own pass: experts, sinks, multipliers, attention seen at its softmax.
+"""One model of each kind against its own pass: experts, sinks, multipliers, attention at its softmax, two streams,
+pictures, sounds, two towers.
 
 python benchmarks/kinds.py [--repeats 5] [--threads 2] [--cpu-time] [--tokens 128]
+    [--kinds clip ...]
 """
 
 from __future__ import annotations
@@ -32,6 +34,17 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "mpnet": ("MPNet", {**SIZES, "intermediate_size": 2048}),
     "vit": ("ViT", {**PICTURES, "num_attention_heads": 8, "intermediate_size": 2048}),  # 122 positions
     "dinov2": ("Dinov2", {**PICTURES, "num_attention_heads": 8}),
+    "wav2vec2": (
+        "Wav2Vec2",
+        {**SIZES, "vocab_size": 32, "intermediate_size": 2048},
+    ),
+    "clip": (
+        "CLIP",
+        {
+            "text_config": {**SIZES, "vocab_size": 30000, "intermediate_size": 2048},
+            "vision_config": {**PICTURES, "num_attention_heads": 8, "intermediate_size": 2048},
+        },
+    ),
     "bloom": ("Bloom", {"hidden_size": 512, "n_layer": 6, "n_head": 8, "vocab_size": 30000}),
     "bart": (
         "Bart",
@@ -43,7 +56,15 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 METHODS = ("attention", "globenc", "alti")
+SIMILARITIES = ("token_products", "alti", "leave_out", "jacobian")  # of a text and a picture
+WORDS = 16  # of the text beside a picture
 TRACED = ("attention_rollout", "globenc", "alti")  # of an encoder-decoder, over as many source tokens as of the target
+
+
+def sound(frames: int) -> torch.Tensor:
+    """A wave of so many frames of wav2vec2, 320 samples apart."""
+    draw = torch.Generator().manual_seed(0)
+    return 0.1 * torch.randn(frames * 320 + 80, generator=draw)
 
 
 def lens_on(kind: str) -> mixlens.Lens:
@@ -57,10 +78,17 @@ def lens_on(kind: str) -> mixlens.Lens:
     return mixlens.load(getattr(transformers, prefix + ending)(config).eval())
 
 
-def calls_on(lens: mixlens.Lens, ids: list[int]) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]]]:
+def calls_on(lens: mixlens.Lens, ids: Any) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]]]:
     """The model's own pass, and what each method does."""
+    if lens.subject.towers is not None:
+        beside = text(WORDS)
+        pair = {"input_ids": torch.tensor([beside]), "pixel_values": picture(SIDE)[None]}
+        return torch.no_grad()(lambda: lens.model(**pair)), {
+            m: partial(lens.similarity, beside, picture(SIDE), m) for m in SIMILARITIES
+        }
     if lens.subject.memory is None:
-        return forward(lens, ids), {m: partial(lens.mixing, ids, method=m) for m in METHODS}
+        given = {"input_values": ids} if lens.head.fed == "input_values" else ids
+        return forward(lens, ids), {m: partial(lens.mixing, given, method=m) for m in METHODS}
     start = lens.model.config.decoder_start_token_id
     inputs = {"input_ids": torch.tensor([ids]), "decoder_input_ids": torch.tensor([[start, *ids[:-1]]])}
     plain = torch.no_grad()(lambda: lens.model(**inputs))
@@ -70,13 +98,15 @@ def calls_on(lens: mixlens.Lens, ids: list[int]) -> tuple[Callable[[], Any], dic
 def main() -> int:
     parser = ArgumentParser(add_help=False)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS))
     sizes, rest = parser.parse_known_args()
     sys.argv[1:] = rest
     asked = arguments(__doc__, repeats=5)
     ids = text(sizes.tokens)
-    for kind in KINDS:
+    for kind in sizes.kinds:
         lens = lens_on(kind)
-        plain, calls = calls_on(lens, picture(SIDE) if "image_size" in KINDS[kind][1] else ids)
+        fed = picture(SIDE) if "image_size" in KINDS[kind][1] else sound(sizes.tokens) if kind == "wav2vec2" else ids
+        plain, calls = calls_on(lens, fed)
         passes = {method: ratio(call, plain, asked)[0] for method, call in calls.items()}
         print(f"{kind:12}", "  ".join(f"{method} {value:5.2f}" for method, value in passes.items()), flush=True)
     return 0

@@ -32,9 +32,9 @@ def picture(side: int) -> torch.Tensor:
 
 
 def forward(lens: Any, ids: list[int] | torch.Tensor) -> Callable[[], Any]:
-    """The user's own forward pass over one text, or one picture."""
+    """The user's own forward pass over one text, one picture, or one sound."""
     if isinstance(ids, torch.Tensor):
-        inputs = {"pixel_values": ids[None]}
+        inputs = {lens.head.fed: ids[None]}
     else:
         inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
 

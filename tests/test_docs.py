@@ -95,7 +95,7 @@ EXAMPLES = {
     "docs/data-sets.md": {"run", "row-36.html"},
     "docs/encoder-decoders.md": set(),
     "docs/pictures.md": {"digit.html", "digit.png"},
-    "docs/similarity.md": {"alike.html"},
+    "docs/similarity.md": {"alike.html", "cats.html"},
     "docs/speech.md": {"sentence.html", "sentence.png"},
     "docs/windows.md": {"review.html"},
 }

@@ -22,7 +22,7 @@ QUICK = ("bert", "gpt2", "opt-post", "modernbert")
 OPTIONS = {"blank_out": {"replace": "delete"}, "context_cite": {"units": "token"}, "leave_one_out": {"units": "token"}}
 OPTIONS |= {"integrated_gradients": {"steps": 2, "tolerance": 1e9}}
 KINDS = {translator.model_type for translator in TRANSLATORS.values()}
-TRANSLATED = {*KINDS, *(f"{kind} (is_gated_act={gated})" for kind in ("t5", "mt5") for gated in (False, True))}
+TRANSLATED = {*KINDS, *(f"{kind} (is_gated_act={gated})" for kind in ("t5", "mt5", "umt5") for gated in (False, True))}
 TRANSLATED |= {"whisper"}
 
 

@@ -17,7 +17,7 @@ from mixlens.mixing import calls as mixing_calls
 from mixlens.process import settled
 from mixlens.similarity import similarity as alike
 from mixlens.subject import Subject, examined
-from mixlens.subject.check import Check, self_check
+from mixlens.subject.check import Check, of_towers, self_check
 from mixlens.trace import trace as whole_answer
 from mixlens.wrappers import taken_apart
 
@@ -55,7 +55,10 @@ def verb(function: Callable[Concatenate[Subject, P], R]) -> Callable[Concatenate
 
     @wraps(function)
     def call(self: Lens, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return function(self.subject, *args, **kwargs)
+        subject = self.subject
+        if function is not alike:
+            subject.require_one_tower()
+        return function(subject, *args, **kwargs)
 
     expected = signature(function)
     lens = Parameter("self", Parameter.POSITIONAL_ONLY)
@@ -74,7 +77,7 @@ class Lens:
     def __init__(self, model: Any, tokenizer: Any = None, name: str | None = None, spec: Spec | None = None) -> None:
         given = taken_apart(model, tokenizer)
         self._subject = examined(given.model, given.tokenizer, name, given.pooled, spec, given.behind)
-        self.model, self.tokenizer = self._subject.model, self._subject.tokenizer
+        self.model, self.tokenizer = given.model, self._subject.tokenizer
         self.spec, self.head = self._subject.spec, self._subject.head
         self.name, self.limit = self._subject.name, self._subject.limit
 
@@ -93,8 +96,12 @@ class Lens:
             >>> check.passed, check.supports["alti"] is None
             (True, True)
         """
-        check, origin = self_check(self.model, self.spec, self.name), self._subject.origin
-        return replace(check, supports=supports(self.spec, self.head), origin=origin)
+        subject = self._subject
+        if subject.towers is not None:
+            text, picture = (self_check(tower.model, tower.spec, tower.name) for tower in subject.towers)
+            return replace(of_towers(text, picture, self.model), origin=subject.origin)
+        check = self_check(self.model, self.spec, self.name)
+        return replace(check, supports=supports(self.spec, self.head), origin=subject.origin)
 
     @property
     def self_check_residual(self) -> float:

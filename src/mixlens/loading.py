@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import Spec, fed, has_spec, shares_layers, spec_for
-from mixlens.capture.fed import SOUNDS
+from mixlens.architectures import Spec, fed, has_spec, shares_layers, spec_for, two_towers
+from mixlens.capture.fed import SOUNDS, TowerProcessor
 from mixlens.capture.picture import PIXELS
 from mixlens.embedded import DEFAULT, load_embedded
 from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
@@ -87,6 +87,8 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
         settings: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
         model, loaded = cls.from_pretrained(where, config=config, output_loading_info=True, **settings)
     _complete(model, cls, config, loaded, name)
+    if two_towers(type(model)):
+        return model.eval(), load_tower_processor(where, name, folder, **shared)
     food = fed(model)
     reader = load_image_processor if food == PIXELS else load_sound_processor if food in SOUNDS else load_tokenizer
     return model.eval(), reader(where, name, folder, **shared)
@@ -169,6 +171,26 @@ def load_image_processor(where: str, name: str, folder: Path | None = None, **sh
             if folder is not None:
                 raise
             return None
+
+
+def tower_processor_named(name: str) -> Any:
+    """The tokenizer and the image processor of a folder or a hub id. Raises ModelError where there is neither."""
+    folder = Path(name).expanduser()
+    here = folder if folder.exists() else None
+    made = load_tower_processor(str(here or name), name, here, trust_remote_code=False)
+    if made.tokenizer is None and made.image_processor is None:
+        raise ModelError(
+            f"expected a folder with a tokenizer and an image processor or a reachable hub id, got {name!r}: it has "
+            "neither"
+        )
+    return made
+
+
+def load_tower_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
+    """The tokenizer and the image processor of a folder or hub id, None for what it has not. Raises ModelError."""
+    return TowerProcessor(
+        load_tokenizer(where, name, folder, **shared), load_image_processor(where, name, folder, **shared)
+    )
 
 
 def sound_processor_named(name: str) -> Any:

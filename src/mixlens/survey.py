@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import torch
 
-from mixlens.architectures import SPECS, Spec, base_class, spec_for
+from mixlens.architectures import SPECS, Spec, base_class, spec_for, two_towers
 from mixlens.errors import MixlensError, UnknownArchitecture, did_you_mean
-from mixlens.infer import Misfit, require_one_stream, spec_of, twin_of
+from mixlens.infer import Misfit, require_one_stream, spec_of, twin_of, whole_of
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter, silent
+from mixlens.subject import examined
 from mixlens.subject.check import self_check
 from mixlens.version import __version__
 
@@ -29,6 +30,7 @@ _TASKS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
     "MODEL_FOR_IMAGE_CLASSIFICATION",
+    "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION",
     "MODEL_FOR_CTC",
     "MODEL_FOR_AUDIO_CLASSIFICATION",
 )
@@ -49,6 +51,8 @@ one kind in one list, in each one attention and one feed-forward network (`down(
 that maps each token alone, such as a mixture of experts), joined as post-LN, pre-LN or parallel layers are
 ([how a spec is found](architecture.md#specs)). Of an encoder-decoder none is found: those of the table are known, and
 the spec of another may be said, its decoder's with `memory=` its encoder's ([encoder-decoders](encoder-decoders.md)).
+Of two towers (CLIP) each is found, and the model has to compare them by a cosine ([similarity](similarity.md)); the row
+is the tower's of texts.
 
 Where none is found and you know one, say it; it is checked like any other:
 
@@ -149,6 +153,8 @@ def examine(kind: str) -> Known:
             cls = base_class(config.__class__)
             if cls is None:
                 return Known(kind, "refused", "no class of it without a head")
+            if two_towers(cls):
+                return Known(kind, status, "", examined(whole_of(cls, config).float(), name=kind).spec)
             if kind not in SPECS:
                 require_one_stream(config)
             twin = twin_of(cls, config)

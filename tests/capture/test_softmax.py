@@ -215,3 +215,27 @@ def test_what_stands_between_two_layers_is_refused():
         families.randomize(made)
     with pytest.raises(SelfCheckFailed, match=r"expected layer 1 of .* to read what layer 0 gave"):
         mixlens.load(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("OpenAIGPT", {}), pytest.param("CTRL", {"dff": 44}, marks=pytest.mark.slow)]
+)
+def test_a_mask_of_minus_10_000_hides_keys_as_others_do(name, settings):
+    """GPT's and CTRL's: such a model is a causal language model, and its later tokens are no sources."""
+    sizes = {"vocab_size": families.VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}
+    config = getattr(transformers, f"{name}Config")(**sizes, **settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = getattr(transformers, "OpenAIGPTLMHeadModel" if name == "OpenAIGPT" else "CTRLLMHeadModel")(config)
+        families.randomize(model)
+    lens = mixlens.load(model.double().eval())
+    assert lens.head.task == "causal"
+    maps = lens.mixing(families.text(), method="norm").scores
+    assert not bool(maps.triu(1).any()) and float(maps.sum()) > 0
+    assert lens.attribute(families.text(), "saliency").scores.shape == (len(families.text()),)
+
+
+def test_logits_of_any_size_that_a_model_has_stay_visible():
+    logits = torch.tensor([[[[0.0, 900.0, -900.0], [5.0, 5.0, -9995.1], [-1e38, -1e38, -1e38]]]])
+    call = at_softmax(logits, torch.zeros(1, 1, 3, 2))
+    assert call.visible()[0, 0].tolist() == [[True, True, True], [True, True, False], [True, True, True]]

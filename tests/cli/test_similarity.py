@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import mixlens
 from mixlens.cli import app
 from mixlens.errors import MixlensError
+from models import pictures, towers
 
 FIRST, SECOND = "a fast car", "the quick automobile"
 
@@ -43,6 +45,38 @@ def test_files_are_written_one_a_text(similarity, tmp_path):
     assert result.stdout.count("the pairs sum to the cosine") == 2
     assert {path.name for path in tmp_path.iterdir()} == {"a-1.html", "a-2.html", "a-1.mix", "a-2.mix"}
     assert mixlens.read(tmp_path / "a-1.mix").value > mixlens.read(tmp_path / "a-2.mix").value
+
+
+@pytest.mark.skipif(towers.TOO_OLD, reason="towers of older transformers are no models of their own")
+def test_a_picture_stands_behind_the_text(similarity, tmp_path):
+    towers.make("CLIP", torch.float32).save_pretrained(tmp_path / "clip")
+    towers.tokenizer().save_pretrained(tmp_path / "clip")
+    pictures.processor().save_pretrained(tmp_path / "clip")
+    pictures.image().save(tmp_path / "one.png")
+    result = similarity("a red cat", "--picture", "one.png", "--model", "clip", "--json", "-", "--html", "a.html")
+    assert result.exit_code == 0, result.stderr
+    data = json.loads(result.stdout)
+    lens = mixlens.load("clip")
+    assert data == json.loads(json.dumps(lens.similarity("a red cat", pictures.image()).to_dict()))
+    several = similarity("a red cat", "--picture", "one.png", "--picture", "one.png", "--model", "clip")
+    assert several.exit_code == 0 and several.stdout.count("cosine") >= 2
+    assert (tmp_path / "a.html").is_file()
+    checked = CliRunner().invoke(app, ["check", "clip"])
+    assert checked.exit_code == 0 and "picture 1" in checked.stdout
+
+
+def test_two_pictures_go_by_their_files(similarity, tmp_path):
+    pictures.make("dinov2", torch.float32).save_pretrained(tmp_path / "model")
+    pictures.processor().save_pretrained(tmp_path / "model")
+    for seed in (0, 1):
+        pictures.image(seed=seed).save(tmp_path / f"{seed}.png")
+    result = similarity("0.png", "1.png", "--model", "model", "--pooling", "first", "--json", "-")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["first_tokens"][0] == "[CLS]"
+
+
+def test_one_side_is_not_enough(similarity):
+    assert "expected two texts or more, or a TEXT and --picture FILE" in similarity("a red cat").stderr
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ _BART = {
     **{"encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 2},
     **{"encoder_ffn_dim": 44, "decoder_ffn_dim": 36, "max_position_embeddings": 40, "forced_eos_token_id": None},
 }
+_FREE = {k: v for k, v in _BART.items() if k != "forced_eos_token_id"}
 # as many layers in both: transformers' own `generate` fails on others
 _T5 = {**_TOKENS, "d_model": 32, "d_kv": 10, "d_ff": 44, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 4}
 
@@ -53,11 +54,17 @@ TRANSLATORS = {
         "MTModel",
     ),
     "mbart": Translator("mbart", "MBart", _BART),
-    "m2m_100": Translator("m2m_100", "M2M100", {k: v for k, v in _BART.items() if k != "forced_eos_token_id"}),
+    "plbart": Translator("plbart", "PLBart", _BART),
+    "blenderbot": Translator(
+        "blenderbot", "Blenderbot", {k: v for k, v in _BART.items() if k != "forced_eos_token_id"}
+    ),
+    "blenderbot-small": Translator("blenderbot-small", "BlenderbotSmall", _BART),
+    "m2m_100": Translator("m2m_100", "M2M100", _FREE),
     "pegasus": Translator("pegasus", "Pegasus", _BART),
     "t5": Translator("t5", "T5", _T5, encoder=3),
     "t5-gated": Translator("t5", "T5", {**_T5, "feed_forward_proj": "gated-gelu"}, encoder=3),
     "mt5": Translator("mt5", "MT5", _T5, encoder=3),
+    "umt5": Translator("umt5", "UMT5", _T5, encoder=3),
 }
 QUICK = ("bart", "t5")  # norms behind and in front; attention with a bias, and without a scale
 

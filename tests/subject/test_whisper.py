@@ -1,12 +1,15 @@
 """Whisper: both stacks are checked, its encoder's maps are of frames of 20 ms, what is behind the sound is special."""
 
+import copy
+import warnings
+
 import numpy as np
 import pytest
 import torch
 import transformers
 
 import mixlens
-from mixlens.errors import InputError, TooLong, Undefined
+from mixlens.errors import InputError, TooLong, Undefined, UnknownOption
 
 SIZES = {
     "vocab_size": 60,
@@ -68,8 +71,6 @@ def test_frames_are_20_ms_and_those_behind_the_sound_are_special(lens, extractor
 
 
 def test_what_has_no_rule_is_refused(lens, model):
-    with pytest.raises(InputError, match="a trace of a sound needs the answer: pass it as a text or token ids"):
-        lens.trace(sound())
     with pytest.raises(InputError, match="documents= are put into a prompt of text, this one is a sound"):
         lens.trace(sound(), [5, 6], documents={"a": "b"})
     with pytest.raises(Undefined, match="head_logit"):
@@ -124,3 +125,40 @@ def test_of_many_frames_some_rows_are_checked_from_the_first_to_the_last(lens, m
     monkeypatch.setattr(Block, "only", lambda block, queries: rows.append(queries[0].tolist()) or only(block, queries))
     assert 0 < lens.check().worst < 1e-13
     assert [0, 8, 16, 24, 33, 41, 49] in rows and len(rows) == 6
+
+
+def test_an_answer_is_the_model_s_own(model, extractor):
+    mel = extractor(sound(), sampling_rate=16000, return_tensors="pt")["input_features"].double()
+    own = copy.deepcopy(model)
+    own.generation_config.suppress_tokens = [3]  # what it starts from is no answer
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' own, of a configuration without lengths
+        wanted = own.generate(input_features=mel, max_new_tokens=5, do_sample=False)[0].tolist()
+    lens = mixlens.load(own, extractor)
+    trace = lens.trace(sound(), method="saliency", max_new_tokens=5)
+    assert list(trace.answer.ids) == wanted and trace.prompt.ids[-1] == 3
+    given = lens.trace(sound(), [3, *wanted], "saliency")
+    assert torch.equal(trace.scores, given.scores)
+    assert own.generation_config.max_new_tokens is None  # the user's model is as it was
+
+
+def test_a_language_that_is_heard_is_what_the_decoder_starts_from(model, extractor):
+    """As Whisper's generation settings have it: a start, a language, a task, no times."""
+    own = copy.deepcopy(model)
+    told = {"is_multilingual": True, "lang_to_id": {"<|en|>": 4, "<|de|>": 5}, "no_timestamps_token_id": 59}
+    for name, value in {**told, "task_to_id": {"transcribe": 6, "translate": 7}}.items():
+        setattr(own.generation_config, name, value)
+    lens = mixlens.load(own, extractor)
+
+    def start(**generate):
+        return list(lens.trace(sound(), method="saliency", max_new_tokens=3, generate=generate or None).prompt.ids[50:])
+
+    assert start() in ([3, 4, 59], [3, 5, 59])
+    assert start(language="<|de|>", task="translate") == [3, 5, 7, 59]
+    own.generation_config.no_timestamps_token_id = 8  # all above it are times
+    with pytest.raises(InputError, match=r"answers in one go, it went over it \d+ times"):
+        start()
+    with pytest.raises(UnknownOption, match="the model's generate has no argument 'tongue'"):
+        start(tongue="de")
+    with pytest.raises(UnknownOption, match=r"'use_cache': \.\.\.\} is not taken"):
+        start(use_cache=False)

@@ -20,7 +20,7 @@ from mixlens.measure.faithfulness import Faithfulness
 from mixlens.results import Comparison, LayerMaps
 from mixlens.view.comparison import agreement
 from mixlens.view.kit.spelling import number
-from models import traces
+from models import pictures, towers, traces
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -309,6 +309,30 @@ def test_no_pair_of_two_texts_is_left_out(visit):
         page.locator(".running").nth(0).locator(".piece").nth(i).click()
         assert word in page.locator(".lead").inner_text()
         assert np.allclose(values(page, 1), alike.scores[i].numpy(), rtol=0, atol=1e-7)
+
+
+@pytest.mark.skipif(towers.TOO_OLD, reason="towers of older transformers are no models of their own")
+def test_a_word_lights_up_its_patches_and_a_patch_its_words(visit):
+    alike = towers.lens("CLIP").similarity("a red cat", pictures.image(60, 45))
+    page = visit(alike)
+    page.locator(".explorer .piece", has_text="cat").click()
+    shown = page.locator(".explorer .patch")
+    assert shown.count() == 25
+    row = alike.scores[3, 1:].tolist()
+    colours = page.evaluate("[...document.querySelectorAll('.explorer .patch')].map((p) => p.style.background)")
+    assert [bool(colour) for colour in colours] == [abs(v) > 0 for v in row]
+    box, sheet = shown.nth(7).bounding_box(), page.locator(".explorer .sheet img").bounding_box()
+    assert box["x"] - sheet["x"] == pytest.approx(0.4 * sheet["width"], abs=1)
+    assert box["y"] - sheet["y"] == pytest.approx(0.2 * sheet["height"], abs=1)
+    shown.nth(7).click()
+    assert "What patch 2,3 has in common with the words of the text." in page.locator(".explorer .lead").inner_text()
+    values = page.evaluate(
+        "[...document.querySelectorAll('.explorer .piece[data-value]')].map((p) => +p.dataset.value)"
+    )
+    assert values[:5] == pytest.approx(alike.scores[:, 8].tolist(), abs=1e-6)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert "patch 3,3" in page.locator(".explorer .lead").inner_text()
 
 
 @pytest.fixture(scope="module")

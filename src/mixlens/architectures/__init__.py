@@ -34,6 +34,7 @@ from mixlens.architectures.sizes import (
     position_limit,
     shares_layers,
     takes_positions,
+    two_towers,
 )
 from mixlens.architectures.spec import Attend, Feed, Network, Spec
 from mixlens.architectures.table import SPECS, variants
@@ -63,6 +64,7 @@ __all__ = [
     "spec_for",
     "submodule",
     "takes_positions",
+    "two_towers",
     "unwrap",
     "variants",
     "written",

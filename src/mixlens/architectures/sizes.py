@@ -74,6 +74,11 @@ def fed(model: Any) -> str:
     return str(getattr(model, "main_input_name", TEXT))
 
 
+def two_towers(kind: Any) -> bool:
+    """Whether a class holds a model of texts and one of pictures, whose vectors it compares (CLIP)."""
+    return hasattr(kind, "get_text_features") and hasattr(kind, "get_image_features")
+
+
 def takes_positions(model: Any) -> bool:
     """Whether the positions of tokens can be given (`position_ids`)."""
     return "position_ids" in accepts(model)

@@ -39,11 +39,15 @@ SPECS: dict[str, Callable[[Any], Spec]] = {
     "mpt": lambda config: families.MPT,
     "bart": translators.bart,
     "marian": translators.bart,
+    "plbart": translators.bart,
+    "blenderbot-small": translators.bart,
+    "blenderbot": translators.mbart,
     "mbart": translators.mbart,
     "pegasus": translators.mbart,
     "m2m_100": translators.m2m_100,
     "t5": translators.t5,
     "mt5": translators.t5,
+    "umt5": translators.t5,
     "whisper": translators.mbart,
 }
 
@@ -52,6 +56,7 @@ CHOICES: dict[str, tuple[str, tuple[Any, ...]]] = {  # the setting that a family
     "opt": ("do_layer_norm_before", (True, False)),
     "t5": ("is_gated_act", (False, True)),
     "mt5": ("is_gated_act", (False, True)),
+    "umt5": ("is_gated_act", (False, True)),
 }
 
 

@@ -65,12 +65,12 @@ def _t5(gated: bool, seam: Seam) -> Spec:
 
 
 def bart(config: Any) -> Spec:
-    """BART and Marian: norms behind the residual sums."""
+    """BART, PLBart, Blenderbot's small ones and Marian: norms behind the residual sums."""
     return _whole(config, BART)
 
 
 def mbart(config: Any) -> Spec:
-    """mBART, Pegasus and Whisper: norms in front."""
+    """mBART, Pegasus, Blenderbot and Whisper: norms in front."""
     return _whole(config, MBART)
 
 
@@ -80,7 +80,7 @@ def m2m_100(config: Any) -> Spec:
 
 
 def t5(config: Any) -> Spec:
-    """T5 and mT5, their networks gated or not; of an encoder alone its layers."""
+    """T5, mT5 and UMT5, their networks gated or not; of an encoder alone its layers."""
     spec = _t5(bool(config.is_gated_act), _t5_seam())
     if getattr(config, "is_encoder_decoder", True):
         return spec

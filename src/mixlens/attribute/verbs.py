@@ -8,13 +8,14 @@ from typing import Any
 
 from mixlens.answer import answer, every_class, targets_of
 from mixlens.arguments import checked
-from mixlens.attribute.calls import attribution_method, attributions, demand, readings, request
+from mixlens.attribute.calls import attribution_method, attributions, demand, readings, request, room_for
+from mixlens.attribute.classified import Question, classified
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.over_windows import classes_over, of_windows, over_windows
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.budget import Plan, planned
 from mixlens.capture.stream import Stream
-from mixlens.errors import TargetError, UnknownOption
+from mixlens.errors import TargetError, Undefined, UnknownOption
 from mixlens.mixing import MIXING, calls
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
@@ -97,8 +98,17 @@ def attribute(
         [Attribution(globenc+rollout, 6 tokens, ...), Attribution(globenc+rollout, 4 tokens, ...)]
     """
     name = default_method(subject, options) if method is None else method
-    attribution_method(subject, name, options)
+    chosen_method = attribution_method(subject, name, options)
     windows = None if window is stride is None else of_windows(subject, window, stride, truncate, options)
+    if subject.classifies:
+        if windows is not None:
+            raise Undefined("windows are not built for classifiers of an encoder and a decoder; leave window= out")
+
+        def room(n: int) -> int:
+            return room_for(subject, name, chosen_method, options, [n], memory, batch_size)[0]
+
+        ask = Question(name, chosen_method, options, room, reporter(progress))
+        return classified(subject, text, target, truncate, errors == "skip", ask)
     texts = subject.read(text, truncate, windows=windows is not None)
     goals = every_class(subject.head, target)
     if goals is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from mixlens.capture.picture import PIXELS, Picture
 from mixlens.capture.signal import Signal
@@ -10,6 +12,14 @@ from mixlens.capture.sound import MEL, WAVE, Sound
 
 SIGNALS: Mapping[str, type[Signal]] = {PIXELS: Picture, WAVE: Sound, MEL: Sound}
 SOUNDS = (WAVE, MEL)
+
+
+@dataclass(frozen=True)
+class TowerProcessor:
+    """What a model of two towers needs beside its weights: a tokenizer, and an image processor; None: not there."""
+
+    tokenizer: Any = None
+    image_processor: Any = None
 
 
 def kind(fed: str) -> str:

@@ -31,8 +31,11 @@ class Layout:
 
 def shape_of(model: Any) -> Shape:
     """The channels, rows and columns that a model's configuration says. Raises UnsupportedConfig."""
-    config = base_model(model).config
+    base = base_model(model)
+    config = base.config
     size, channels = getattr(config, "image_size", None), getattr(config, "num_channels", None)
+    if channels is None:  # BLIP's cannot be set: what its patches are made by says it
+        channels = next((m.in_channels for m in base.modules() if isinstance(m, torch.nn.Conv2d)), None)
     sides = (size, size) if isinstance(size, int) else size
     if not isinstance(channels, int) or not isinstance(sides, (list, tuple)) or len(sides) != 2:
         raise UnsupportedConfig(

@@ -214,13 +214,14 @@ class Recorder:
             return None
         assert seen is not None
         _complete(seen, self.spec)
-        first = out[0] if isinstance(out, tuple) else out
+        several = isinstance(out, (tuple, list))
+        first = out[0] if several else out
         seen.y = first.view_as(seen.x)
-        seen.form = None if isinstance(out, tuple) and len(out) > 1 else type(out)
+        seen.form = None if isinstance(out, list) or (several and len(out) > 1) else type(out)
         new = self.watch.layer(seen)
         if new is None:
             return None
-        return (new.view_as(first), *out[1:]) if isinstance(out, tuple) else new.view_as(first)
+        return type(out)((new.view_as(first), *out[1:])) if several else new.view_as(first)
 
 
 def run(

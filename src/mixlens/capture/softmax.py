@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from mixlens.capture.attention import RECORDER, Call, repeat_heads
 from mixlens.errors import UnsupportedConfig
 
+FAR = 5000.0  # below the highest logit of a row: a mask's doing, and no weight in any precision
 PLAIN = "eager"  # what such models run as: with another name they get a mask of another form, or fuse the softmax away
 _WHOLE = signature(F.multi_head_attention_forward)
 _PRODUCTS = frozenset(("matmul", "bmm", "__matmul__"))
@@ -115,10 +116,12 @@ class _Seam(TorchFunctionMode):
 def at_softmax(logits: Tensor, values: Tensor) -> Call:
     """The call of an attention of which the logits (batch, head, query, key) are known, and neither queries nor keys.
 
-    Visible are the keys whose logits are not as low as a mask makes them, in any head.
+    Visible are the keys whose logits are not as low as a mask makes them, in any head: the lowest number there is, or
+    thousands below the row's highest (GPT's and CTRL's -10,000), whose weight is exactly 0.
     """
     logits = logits.to(torch.promote_types(logits.dtype, values.dtype))
-    visible = (logits > torch.finfo(logits.dtype).min / 2).any(1, keepdim=True)
+    near, there = logits >= logits.amax(-1, keepdim=True) - FAR, logits > torch.finfo(logits.dtype).min / 2
+    visible = (near & there).any(1, keepdim=True)
     return Call(
         q=logits,
         k=values[..., :0],

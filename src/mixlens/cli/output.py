@@ -129,7 +129,8 @@ def check_tables(report: Check) -> Iterator[Table | Text]:
     table = Table("method", "supported")
     for name, reason in report.supports.items():
         table.add_row(name, Text("yes" if reason is None else f"no: {reason}"))
-    yield table
+    if report.supports:  # of two towers each has its own
+        yield table
 
 
 def facts_tables(facts: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:

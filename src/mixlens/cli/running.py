@@ -103,9 +103,14 @@ def check(model: str | None) -> Check:
     from mixlens.infer import known
     from mixlens.inventory import supports
     from mixlens.loading import load_named
-    from mixlens.subject.check import self_check
+    from mixlens.subject.check import of_towers, self_check
+    from mixlens.subject.towers import towers_of
 
     loaded, _, name = load_named(model)
+    towers = towers_of(loaded)
+    if towers is not None:
+        text, picture = (self_check(tower, known(tower)[0], name) for tower in towers)
+        return replace(of_towers(text, picture, loaded), origin="inferred")
     spec, origin = known(loaded)
     return replace(self_check(loaded, spec, name), supports=supports(spec), origin=origin)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mixlens.cli.arguments import Csv, Debug, Html, Json, Method, Picture, Save, Settings, Truncate
-from mixlens.cli.inputs import NOT_OPTIONS, check_files, picture, say_if_file, settings_of, text_of
+from mixlens.cli.inputs import NOT_OPTIONS, check_files, picture, say_if_files, settings_of, text_of
 from mixlens.cli.output import deliver
 from mixlens.cli.running import load, progress, reported
 
@@ -16,10 +17,21 @@ _FLAGS = (*NOT_OPTIONS, "errors", "first", "pooling", "second", "truncate")
 
 
 def similarity(
-    first: Annotated[str, typer.Argument(metavar="FIRST", help="In quotes; - is standard input.")],
-    second: Annotated[
-        list[str], typer.Argument(metavar="SECOND...", help="A text or several, which FIRST is held against.")
-    ],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FIRST SECOND...",
+            help="In quotes; -: standard input; of a model of pictures their files. FIRST is held against each.",
+        ),
+    ] = None,
+    seen: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--picture",
+            metavar="FILE",
+            help="Behind the texts, of a model of texts and pictures (CLIP): a picture's file; repeatable.",
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -40,23 +52,26 @@ def similarity(
     save: Save = None,
     debug: Debug = False,
 ) -> None:
-    """Which words of two texts made their vectors alike?
+    """Which words of two texts made their vectors alike? Which words and which patches of a picture?
 
     mixlens similarity "a fast car" "the quick automobile" --html alike.html
+    mixlens similarity "a photo of a cat" --picture cat.png --model openai/clip-vit-base-patch32 --html cat.html
     """
+    if len(texts or ()) + len(seen or ()) < 2:
+        raise typer.BadParameter("expected two texts or more, or a TEXT and --picture FILE")
     options = settings_of(option, others=_FLAGS)
     files = {"to_html": html, "plot": picture(png), "to_csv": csv, "save": save}
     check_files(*files.values(), json_file)
-    for text in (first, *second):
-        say_if_file(text)
     with reported(debug):
         with progress("loading the model") as line:
             lens = load(model)
+            say_if_files(lens, texts or [])
             line.stage("comparing")
-            texts = [text_of(text) for text in second]
+            given: list[Any] = [*map(text_of, texts or []), *(seen or [])]
+            first, *others = given
             result: Any = lens.similarity(
-                text_of(first),
-                texts if len(texts) > 1 else texts[0],
+                first,
+                others if len(others) > 1 else others[0],
                 method,
                 pooling=pooling,
                 truncate=truncate,

@@ -6,7 +6,7 @@ import json
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from mixlens.architectures import SPECS, Spec, base_class, base_model, has_spec, spec_for
+from mixlens.architectures import SPECS, Spec, base_class, base_model, has_spec, spec_for, two_towers
 from mixlens.architectures.match import check_gone
 from mixlens.errors import UnknownArchitecture, UnknownOption
 from mixlens.infer.reasons import Misfit
@@ -48,7 +48,8 @@ def refuse(config: Any, given: Spec | None = None) -> None:
     elif has_spec(config):
         spec_for(config)
     elif kind is not None:
-        infer(kind, config)
+        if not two_towers(kind):  # of which each is found when the model is there
+            infer(kind, config)
     elif not any(name.startswith("AutoModel") for name in getattr(config, "auto_map", None) or {}):
         raise _unknown(config, "no class of transformers is a model of it without a head")
 

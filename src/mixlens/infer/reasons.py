@@ -16,6 +16,10 @@ TWO_TOWERS = (
     "two towers, one for texts and one for pictures; load the one that is to be explained: "
     "mixlens.load(model.vision_model, image_processor) or mixlens.load(model.text_model, tokenizer)"
 )
+NO_WAVE = (
+    "takes no wave (sound, sample) as its input_values, but a spectrogram that it cuts into patches, or something else "
+    "of its own, which has no rule here"
+)
 NOT_SEEN = "its attention is seen neither at transformers' attention interface nor at a softmax"
 
 

@@ -36,7 +36,7 @@ _DEPTH = (
 )
 _HIDDEN = (
     r"^(hidden_size|d_model|n_embd|dim|embed_dim|hidden_dim|d_embed|output_dim|emb_dim|embedding_size|"
-    r"word_embed_proj_dim|model_dim|width)$"
+    r"word_embed_proj_dim|model_dim|width|projection_size)$"
 )
 _NETWORK = r".*(intermediate_size|ffn_dim|d_ff|ffn_hidden_size|mlp_dim|n_inner|inner_dim|ff_dim)$"
 _KEY_HEADS = r".*(key_value_heads|kv_heads)$"

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mixlens.architectures import TEXT, fed
+from mixlens.architectures import TEXT, fed, two_towers
 from mixlens.capture.fed import SIGNALS
 from mixlens.capture.fed import kind as kind_of
 from mixlens.capture.probe import random_signal
 from mixlens.capture.shadow import shadow
+from mixlens.capture.sound import WAVE
 from mixlens.errors import UnknownArchitecture
-from mixlens.infer.reasons import TWO_STREAMS, TWO_TOWERS, Misfit
+from mixlens.infer.reasons import NO_WAVE, TWO_STREAMS, TWO_TOWERS, Misfit
 from mixlens.infer.sizes import SIZES, small
 
 TOKENS = 24
@@ -37,7 +38,7 @@ class Twin:
 
 def twin_of(kind: Any, config: Any) -> Twin:
     """A small model of a class without heads. Raises UnknownArchitecture where none can be built or run, Misfit."""
-    if hasattr(kind, "get_text_features") and hasattr(kind, "get_image_features"):
+    if two_towers(kind):
         raise Misfit(TWO_TOWERS)
     failed: list[str] = []
     for size in SIZES:
@@ -50,9 +51,28 @@ def twin_of(kind: Any, config: Any) -> Twin:
             return twin
         except Exception as error:  # whatever a class says of sizes that do not fit
             failed.append(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.160}")
+    if fed(kind) == WAVE and failed[0].startswith("IndexError: Dimension"):
+        raise Misfit(NO_WAVE)
     food = f"a {kind_of(fed(kind))}" if fed(kind) in SIGNALS else "token ids"
     raise UnknownArchitecture(
         f"expected a class of which a small model can be built and fed {food}, got {kind.__name__} "
+        f"('{config.model_type}'): {failed[0]}"
+    )
+
+
+def whole_of(kind: Any, config: Any) -> Any:
+    """A small model of a class that holds two towers. Raises UnknownArchitecture where none can be built."""
+    failed: list[str] = []
+    for size in SIZES:
+        try:
+            model = _built(kind, small(config, size))
+            with torch.no_grad():
+                model.get_text_features(_ids(model.text_model))
+            return model
+        except Exception as error:  # whatever a class says of sizes that do not fit
+            failed.append(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.160}")
+    raise UnknownArchitecture(
+        f"expected a class of which a small model can be built and fed a text and a picture, got {kind.__name__} "
         f"('{config.model_type}'): {failed[0]}"
     )
 

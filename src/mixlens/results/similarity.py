@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mixlens.arguments import checked, is_whole, shown
+from mixlens.capture.picture import Picture
 from mixlens.capture.stream import Stream
 from mixlens.capture.words import Unit, units
 from mixlens.errors import InputError, UnknownOption
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pair:
-    """A word of either text, and their share in the cosine."""
+    """A word of either text (or a patch of a picture), and their share in the cosine."""
 
     first: Unit
     second: Unit
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Similarity(Result):
-    """`scores` (first, second): the share of each pair of tokens in the cosine of two texts' vectors.
+    """`scores` (first, second): the share of each pair of tokens in the cosine of two texts' vectors, or pictures'.
 
     `into` is the stream of the first text (the rows), `source` that of the second (the columns). `first_scores` and
     `second_scores`: what each token of either text adds to the cosine, the other text as it is. `value`: the cosine;
@@ -102,15 +102,15 @@ class Similarity(Result):
     def words(self) -> tuple[tuple[Unit, ...], tuple[Unit, ...], Tensor]:
         """The words of both texts, special tokens alone, and the share of each pair of words (first, second).
 
-        Raises InputError where there are no offsets.
+        Of a picture its patches. Raises InputError where there are no offsets.
         """
-        parts = tuple(units(stream) for stream in self.streams)
+        parts = tuple(_parts(stream) for stream in self.streams)
         rows = torch.stack([self.scores[list(u.indices)].sum(0) for u in parts[0]])
         return parts[0], parts[1], torch.stack([rows[:, list(u.indices)].sum(1) for u in parts[1]], 1)
 
     @checked
     def top(self, k: int = 5) -> list[Pair]:
-        """The pairs of words with the largest shares, special tokens left out.
+        """The pairs of words (of a picture: patches) with the largest shares, special tokens left out.
 
         Raises InputError (no offsets), UnknownOption.
         """
@@ -183,8 +183,19 @@ class Similarity(Result):
         return terminal.as_text(self.__rich__())
 
     def __repr__(self) -> str:
-        lengths: Sequence[int] = [len(stream) for stream in self.streams]
-        return visible(f"Similarity({self.method}, {lengths[0]} x {lengths[1]} tokens, cosine {self.value:.3f})")
+        into, source = self.streams
+        first = f"{len(into)}" if into.unit == source.unit else f"{len(into)} {into.units}"
+        both = f"{first} x {len(source)} {source.units}"
+        return visible(f"Similarity({self.method}, {both}, cosine {self.value:.3f})")
+
+
+def _parts(stream: Stream) -> tuple[Unit, ...]:
+    """The words of a text, the positions of a picture."""
+    if not isinstance(stream, Picture):
+        return units(stream)
+    places = stream.places or (None,) * len(stream)
+    rows = zip(stream.names, stream.special, places, strict=True)
+    return tuple(Unit(name, (i,), special=special, place=place) for i, (name, special, place) in enumerate(rows))
 
 
 _COLUMNS = ("first", "second", "first_token", "second_token", "score")

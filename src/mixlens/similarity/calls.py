@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from mixlens.architectures import TEXT
 from mixlens.arguments import checked, refuse_unknown
+from mixlens.capture.fed import kind
 from mixlens.capture.stream import Stream
-from mixlens.errors import InputError, ModelError, Undefined, UnknownMethod, UnknownOption, did_you_mean
+from mixlens.errors import InputError, UnknownMethod, UnknownOption, did_you_mean
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Results, Similarity
+from mixlens.similarity.encoder import Encoder, encoder_of
 from mixlens.similarity.method import Passes
 from mixlens.similarity.method import Similarity as Method
 from mixlens.similarity.table import SIMILARITIES
 from mixlens.similarity.vectors import TextVectors, products, towards
 from mixlens.subject import Subject
-from mixlens.subject.head import Pooled
+from mixlens.subject.pictures import is_picture
 from mixlens.subject.provenance import provenance
 from mixlens.subject.several import explained
 
 DEFAULT = "leave_out"  # docs/similarity.md
 
 
-def similarity_method(name: Any, options: Any) -> Method:
-    """The table's line. Raises UnknownMethod, UnknownOption."""
+def similarity_method(name: Any) -> Method:
+    """The table's line. Raises UnknownMethod."""
     if not isinstance(name, str) or name not in SIMILARITIES:
         raise UnknownMethod(f"no similarity method {name!r}{did_you_mean(name, SIMILARITIES)}")
-    method = SIMILARITIES[name]
-    refuse_unknown(name, options, method.options())
-    return method
-
-
-def pooling_of(subject: Subject, pooling: Any) -> Pooled:
-    """The rows that a text's vector is made of: as asked, else as a sentence encoder says. Raises UnknownOption,
-    ModelError, Undefined.
-    """
-    if pooling is not None and pooling not in get_args(Pooled):
-        raise UnknownOption(f"expected pooling='first', 'last' or 'mean', got {pooling!r}")
-    head = subject.head
-    if head.behind:
-        raise Undefined(
-            f"expected an encoder whose vectors are its pooled rows, this one has {', '.join(head.behind)} behind "
-            "them, which no method here goes through; load the encoder in it alone, if its pooled rows are what you use"
-        )
-    if pooling is not None:
-        chosen: Pooled = pooling
-        return chosen
-    if head.pooled is None or head.task != "none":
-        raise ModelError(
-            f"expected a sentence encoder, got {head.in_words}, which does not say which rows a text's vector is made "
-            "of; load the SentenceTransformer, or pass pooling='mean', 'first' or 'last', as its vectors are made"
-        )
-    return head.pooled
+    return SIMILARITIES[name]
 
 
 @settled
@@ -75,9 +53,12 @@ def similarity(
 ) -> Similarity | Results[Any]:
     """Which words of two texts made their vectors alike: the share of each pair of tokens in the cosine.
 
-    `second`: a text, or a list of texts that `first` is held against. `pooling`: which rows of the last layer a text's
-    vector is made of, "mean", "first" or "last"; None: as the SentenceTransformer says. `method`: a name of
-    `mixlens.methods()` of the stage "similarity"; None: leave_out. `batch_size`, `memory`, `truncate`, `progress` and
+    `first` and `second` are what the model reads, texts or pictures; of two towers (CLIP) each may be either: a str is
+    a text, a PIL image, an array of pixels or a `pathlib.Path` a picture. `second`: also a list that `first` is held
+    against. `pooling`: which rows of the last layer a vector is made of, "mean", "first" or "last"; None: as the
+    SentenceTransformer says, or as the towers do. `method`: a name of
+    `mixlens.methods()` of the stage "similarity"; None: leave_out; an option of it may be {"text": ..., "picture":
+    ...}, a value for each side. `batch_size`, `memory`, `truncate`, `progress` and
     `errors`: as in `attribute`. Raises InputError, MethodError, ModelError, OverBudget.
 
     Examples:
@@ -85,26 +66,49 @@ def similarity(
         >>> f"{alike.value:.2f}", tuple(alike.scores.shape)
         ('-0.35', (6, 6))
     """
-    chosen = similarity_method(DEFAULT if method is None else method, options)
-    rows = pooling_of(subject, pooling)
-    left_text = subject.read(first, truncate)
+    chosen = similarity_method(DEFAULT if method is None else method)
+    if subject.towers is not None and truncate and is_picture(first) and is_picture(second):
+        raise UnknownOption("truncate=True cuts texts, and both are pictures; leave it out")
+    encoders = encoder_of(subject, pooling, first), encoder_of(subject, pooling, second)
+    settings = [of_side(encoder, chosen, options) for encoder in encoders]
+    left_text, others = (
+        encoder.read(data, truncate and encoder.subject.head.fed == TEXT if subject.towers else truncate)
+        for encoder, data in zip(encoders, (first, second), strict=True)
+    )
     if not left_text.single:
         raise InputError(f"expected one text first, got a list of {len(left_text.each)}; pass the list second")
-    others = subject.read(second, truncate)
     passes = Passes(batch_size, memory, reporter(progress))
 
-    def vectors(texts: Sequence[Stream]) -> list[TextVectors]:
+    def vectors(side: int, texts: Sequence[Stream]) -> list[TextVectors]:
         for tokens in texts:
             if isinstance(tokens.raw, tuple):
                 raise InputError("expected a text on each side, got a pair; pass its texts as first and second")
-        return chosen.vectors(subject, texts, rows, options, passes)
+        return chosen.vectors(encoders[side], texts, settings[side], passes)
 
-    (left,) = vectors(left_text.require())
+    (left,) = vectors(0, left_text.require())
 
     def run(numbers: Sequence[int]) -> list[Similarity]:
-        return [compared(subject, chosen, options, left, right) for right in vectors(others.of(numbers))]
+        return [compared(subject, chosen, options, left, right) for right in vectors(1, others.of(numbers))]
 
     return explained(run, others.each, others.single, errors == "skip")
+
+
+def of_side(encoder: Encoder, method: Method, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for what an encoder reads: of two towers a value may be a mapping of one for each.
+
+    Raises UnknownOption.
+    """
+    out: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping) and name in method.options() and hasattr(encoder.subject.model, "whole"):
+            if not value or not set(value) <= {"text", "picture"}:
+                raise UnknownOption(f"expected {name}= a value or {{'text': ..., 'picture': ...}}, got {value!r:.80}")
+            if (side := kind(encoder.subject.head.fed)) in value:
+                out[name] = value[side]
+        else:
+            out[name] = value
+    refuse_unknown(method.name, out, method.options())
+    return out
 
 
 def compared(subject: Subject, method: Method, options: Any, first: TextVectors, second: TextVectors) -> Similarity:

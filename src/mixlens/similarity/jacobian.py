@@ -14,15 +14,14 @@ from torch import Tensor
 
 from mixlens.attribute.path.baselines import baseline, baseline_text, default_baseline, layer_input
 from mixlens.capture.attention import blocks
-from mixlens.capture.run import Watch, run
+from mixlens.capture.run import Watch
 from mixlens.capture.stream import Stream
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
+from mixlens.similarity.encoder import Encoder
 from mixlens.similarity.method import Passes, Similarity
-from mixlens.similarity.vectors import TextVectors, unit, vector
-from mixlens.subject import Subject
+from mixlens.similarity.vectors import TextVectors, unit
 from mixlens.subject.finite import not_finite
-from mixlens.subject.head import Pooled
 
 TOKENS = 2048  # of all texts of one pass
 
@@ -42,26 +41,27 @@ class Jacobian(Similarity):
         return {"steps": 20, "baseline": None} if self.integrated else {}
 
     def vectors(
-        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
+        self, encoder: Encoder, texts: Sequence[Stream], options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """A pass with a derivative for each token and step. Raises UnknownOption, Undefined, NotFinite."""
         steps = options.get("steps", 20) if self.integrated else 1
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise UnknownOption(f"expected steps of 1 or more, got {steps!r}")
         choice = options.get("baseline")
-        kind = default_baseline(subject) if choice is None else choice
+        kind = default_baseline(encoder.subject) if choice is None else choice
         out = []
         for number, tokens in enumerate(texts, 1):
-            out.append(self._text(subject, tokens, pooled, steps, kind))
+            out.append(self._text(encoder, tokens, steps, kind))
             if passes.progress is not None:
                 passes.progress(number, len(texts))
         return out
 
-    def _text(self, subject: Subject, tokens: Stream, pooled: Pooled, steps: int, kind: Any) -> TextVectors:
+    def _text(self, encoder: Encoder, tokens: Stream, steps: int, kind: Any) -> TextVectors:
+        subject = encoder.subject
         (batch,) = subject.batches([tokens], 1)
         model, inputs = subject.model, batch.inputs
-        x, output, _ = layer_input(model, subject.spec, inputs, 0)
-        whole = vector(output.last_hidden_state[0].cpu(), pooled)
+        x, _, _ = layer_input(model, subject.spec, inputs, 0)
+        (whole,) = encoder.vectors([tokens], Passes())
         start = torch.zeros_like(x)
         if self.integrated:
             start = baseline(subject, model, inputs, x, [baseline_text(subject, tokens, kind)], kind, 0)
@@ -70,7 +70,7 @@ class Jacobian(Similarity):
         moves = [(share, weight, i) for share, weight in points for i in range(len(tokens))]
         for part in blocks(len(moves), TOKENS // len(tokens)):
             shares, weights, rows = zip(*moves[part], strict=True)
-            slopes = vector(directed(subject, inputs, start[0], way, shares, rows).cpu(), pooled)
+            slopes = directed(encoder, inputs, start[0], way, shares, rows).double().cpu()
             weighed = slopes * torch.tensor(weights, dtype=torch.float64, device="cpu")[:, None]
             parts.index_add_(0, torch.tensor(rows, dtype=torch.int64, device="cpu"), weighed)
         if not bool(torch.isfinite(parts).all()):
@@ -80,14 +80,14 @@ class Jacobian(Similarity):
 
 @torch.no_grad()
 def directed(
-    subject: Subject,
+    encoder: Encoder,
     inputs: Mapping[str, Tensor],
     start: Float[Tensor, "token dim"],
     way: Float[Tensor, "token dim"],
     shares: Sequence[float],
     rows: Sequence[int],
-) -> Float[Tensor, "move token dim"]:
-    """The derivative of the last layer's rows at start + share * way, as one token alone (of `rows`) goes on its way.
+) -> Float[Tensor, "move number"]:
+    """The derivative of the vector at start + share * way, as one token alone (of `rows`) goes on its way.
 
     A move for each share and row, all in one pass.
     """
@@ -97,16 +97,16 @@ def directed(
     moved[torch.arange(count, dtype=torch.int64, device=way.device), at] = way[at]
     points = start + torch.tensor(shares, dtype=way.dtype, device=way.device)[:, None, None] * way
     several = {k: v.expand(count, *v.shape[1:]) if v.shape[:1] == (1,) else v for k, v in inputs.items()}
-    dtype = next(subject.model.parameters()).dtype
+    dtype = next(encoder.subject.model.parameters()).dtype
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(points.to(dtype), moved.to(dtype))
         # a fused kernel has no forward mode; weights written out do
         watch = Watch(
             lambda seen: None, lambda index, _: dual if index == 0 else None, lambda index, call: call.weights()
         )
-        output = run(subject.model, subject.spec, several, watch).last_hidden_state
-        slope = forward_ad.unpack_dual(output).tangent
-        return torch.zeros_like(output) if slope is None else widened(slope)
+        made = encoder.vector(encoder.output(several, watch))
+        slope = forward_ad.unpack_dual(made).tangent
+        return torch.zeros_like(made) if slope is None else widened(slope)
 
 
 def on_path(steps: int) -> list[tuple[float, float]]:

@@ -10,11 +10,9 @@ from mixlens.attribute.variants import removal_default, replacement, without
 from mixlens.capture.stream import Stream
 from mixlens.capture.words import units
 from mixlens.errors import InputError, UnknownOption
+from mixlens.similarity.encoder import Encoder
 from mixlens.similarity.method import Passes, Similarity
-from mixlens.similarity.rows import last_rows
-from mixlens.similarity.vectors import TextVectors, spread, unit, vector
-from mixlens.subject import Subject
-from mixlens.subject.head import Pooled
+from mixlens.similarity.vectors import TextVectors, spread, unit
 
 UNITS = ("word", "token")
 
@@ -31,16 +29,19 @@ class LeaveOut(Similarity):
         return {"unit": "word", "replace": None}
 
     def vectors(
-        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
+        self, encoder: Encoder, texts: Sequence[Stream], options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """A pass for each word. A word's tokens have equal parts; special tokens stay, and have none."""
-        choice = options.get("replace")
+        subject, choice = encoder.subject, options.get("replace")
         filler = removal_default(subject.head) if choice is None else choice
         put = None if filler == "delete" else replacement(subject, self.name, filler)
         groups = [groups_of(tokens, options.get("unit", "word")) for tokens in texts]
-        changed = [without(tokens, g, put) for tokens, of in zip(texts, groups, strict=True) for g in of]
-        rows = last_rows(subject, [*texts, *changed], passes)
-        units_of = [unit(vector(y, pooled)) for y in rows]
+        changed = [
+            encoder.filled(without(tokens, g, put), len(tokens))
+            for tokens, of in zip(texts, groups, strict=True)
+            for g in of
+        ]
+        units_of = [unit(v) for v in encoder.vectors([*texts, *changed], passes)]
         out, at = [], len(texts)
         for tokens, whole, of in zip(texts, units_of, groups, strict=False):
             parts = [whole - less for less in units_of[at : at + len(of)]]

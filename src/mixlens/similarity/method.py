@@ -9,9 +9,8 @@ from typing import Any
 
 from mixlens.capture.stream import Stream
 from mixlens.progress import Progress
+from mixlens.similarity.encoder import Encoder
 from mixlens.similarity.vectors import TextVectors
-from mixlens.subject import Subject
-from mixlens.subject.head import Pooled
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,6 @@ class Similarity(ABC):
 
     @abstractmethod
     def vectors(
-        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
+        self, encoder: Encoder, texts: Sequence[Stream], options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """Of each text. Raises UnknownOption, Undefined, NotFinite, OverBudget."""

@@ -16,26 +16,41 @@ from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.capture.run import run
 from mixlens.capture.stream import Stream
 from mixlens.mixing.calls import maps_of
+from mixlens.similarity.encoder import Encoder
 from mixlens.similarity.method import Passes, Similarity
-from mixlens.similarity.vectors import TextVectors, shares, unit, vector
+from mixlens.similarity.vectors import TextVectors, shares, unit
 from mixlens.subject import Subject
 from mixlens.subject.finite import not_finite
-from mixlens.subject.head import Pooled
 
 
 @torch.no_grad()
-def last_rows(subject: Subject, texts: Sequence[Stream], passes: Passes) -> list[Tensor]:
-    """The last layer's rows (token, dim) of each text, behind the final norm where there is one, in float64."""
+def last_rows(encoder: Encoder, texts: Sequence[Stream], passes: Passes) -> list[Tensor]:
+    """What each row of the last layer is of each text's vector, (token, dim) in float64: they sum to it.
+
+    Raises Undefined for a vector that is no sum over rows, NotFinite.
+    """
+    subject, pooled = encoder.subject, encoder.pooled
+    if pooled is None:
+        made = encoder.vectors(texts, passes)
+        return [_alone(encoder.row(tokens), v, len(tokens)) for tokens, v in zip(texts, made, strict=True)]
     out: dict[int, Tensor] = {}
     for batch in subject.batches(texts, passes.batch_size):
         rows = run(subject.model, subject.spec, batch.inputs, lambda seen: None).last_hidden_state
         for b, i in enumerate(batch.members):
-            out[i] = rows[b, : len(texts[i])].double().cpu()
+            n = len(texts[i])
+            out[i] = shares(pooled, n)[:, None] * rows[b, :n].double().cpu()
             if not bool(torch.isfinite(out[i]).all()):
                 raise not_finite(subject.model, "a vector")
         if passes.progress is not None:
             passes.progress(batch.number, batch.count)
     return [out[i] for i in range(len(texts))]
+
+
+def _alone(row: int, v: Tensor, n: int) -> Tensor:
+    """All of a vector in one row."""
+    out = torch.zeros(n, len(v), dtype=v.dtype, device=v.device)
+    out[row] = v
+    return out
 
 
 @dataclass(frozen=True)
@@ -50,17 +65,17 @@ class Rows(Similarity):
     preset: str | None = None
 
     def vectors(
-        self, subject: Subject, texts: Sequence[Stream], pooled: Pooled, options: Mapping[str, Any], passes: Passes
+        self, encoder: Encoder, texts: Sequence[Stream], options: Mapping[str, Any], passes: Passes
     ) -> list[TextVectors]:
         """One pass, and one more for maps."""
-        rows = last_rows(subject, texts, passes)
+        rows = last_rows(encoder, texts, passes)
         flows: Sequence[Tensor | None] = [None] * len(texts)
         if self.preset is not None:
-            flows = self._rolled(subject, texts, passes)
+            flows = self._rolled(encoder.subject, texts, passes)
         out = []
         for tokens, y, flow in zip(texts, rows, flows, strict=True):
-            whole = vector(y, pooled)
-            parts = shares(pooled, len(tokens))[:, None] * y / whole.norm()
+            whole = y.sum(0)
+            parts = y / whole.norm()
             out.append(TextVectors(tokens, unit(whole), parts if flow is None else flow.T @ parts))
         return out
 

@@ -84,6 +84,20 @@ def self_check(model: Any, spec: Spec, name: str) -> Check:
     )
 
 
+def of_towers(text: Check, picture: Check, model: Any) -> Check:
+    """The checks of two towers as one, of the model that holds them."""
+    both = (("text", text), ("picture", picture))
+    layers = [replace(layer, part=part) for part, check in both for layer in check.layers]
+    return replace(
+        text,
+        architecture=model.config.model_type,
+        layers=tuple(layers),
+        tolerance=max(text.tolerance, picture.tolerance),
+        reference=max(text.reference, picture.reference),
+        reference_tolerance=max(text.reference_tolerance, picture.reference_tolerance),
+    )
+
+
 @torch.no_grad()
 def _checked(model: Any, spec: Spec, name: str) -> Check:
     inputs = probe_inputs(model, spec)

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from mixlens.architectures import TEXT, Spec, accepts, base_model, decoder_of, fed, layer_count
 from mixlens.capture.fed import SOUNDS
+from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, Reading, run
+from mixlens.capture.shadow import shadow
 from mixlens.errors import MixlensError, ModelError
 from mixlens.subject.outputs import Key, answer_keys, tensors
 from mixlens.subject.probe import probe_inputs
@@ -101,7 +103,21 @@ def head_of(
 
 @torch.no_grad()
 def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Mapping[str, Any]) -> Head:
-    """The head of an encoder-decoder: a language model's, of the decoder's tokens, or none. Raises ModelError."""
+    """The head of an encoder-decoder: a language model's, of the decoder's tokens, a classifier's of the text that both
+    read, or none. Raises ModelError.
+    """
+    classes = _classes(model)
+    if classes is not None:
+        problem = getattr(model.config, "problem_type", None)
+        return Head(
+            "sequence",
+            _labels(model.config, classes),
+            keys=("logits",),
+            pooled="last",
+            regression=classes == 1 or problem == "regression",
+            multilabel=problem == "multi_label_classification",
+            **known,
+        )
     try:
         output = run(model, spec, inputs, lambda seen: None, Reading(heads=True))
     except (MixlensError, torch.OutOfMemoryError):
@@ -109,8 +125,9 @@ def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Ma
     except Exception as error:
         raise ModelError(
             f"expected an encoder-decoder that answers what its decoder reads, the head of {type(model).__name__} "
-            f"fails on that: {type(error).__name__}: {str(error).partition(chr(10))[0]}; classifiers of two stacks are "
-            "not explained: load its language model (...ForConditionalGeneration), or its encoder, model.get_encoder()"
+            f"fails on that: {type(error).__name__}: {str(error).partition(chr(10))[0]}; its head is "
+            "not explained: load its language model (...ForConditionalGeneration), a classifier of texts "
+            "(...ForSequenceClassification), or its encoder, model.get_encoder()"
         ) from error
     logits, size = getattr(output, "logits", None), decoder_of(model).get_input_embeddings().num_embeddings
     if logits is None:
@@ -118,6 +135,24 @@ def _translating(model: Any, spec: Spec, inputs: Mapping[str, Tensor], known: Ma
     if logits.shape == (*inputs["decoder_input_ids"].shape, size):
         return Head("causal", {}, keys=("logits",), **known)
     return Head("none", {}, unread=_seen(output), **known)
+
+
+@torch.no_grad()
+def _classes(model: Any) -> int | None:
+    """How many classes an encoder-decoder gives of a text that ends with its end token; None: it is no classifier."""
+    end = getattr(model.config, "eos_token_id", None)
+    if not isinstance(end, int) or fed(model) != TEXT or model is base_model(model):
+        return None
+    size = base_model(model).get_input_embeddings().num_embeddings
+    ids = torch.tensor([[i for i in range(3, 9) if i != end and i < size] + [end]], device=device_of(model))
+    plain: Any = shadow(model, "eager")
+    try:
+        logits = getattr(plain(input_ids=ids, attention_mask=torch.ones_like(ids)), "logits", None)
+    except (MixlensError, torch.OutOfMemoryError):
+        raise
+    except Exception:  # a language model is to be told what its decoder reads
+        return None
+    return int(logits.shape[1]) if isinstance(logits, Tensor) and logits.ndim == 2 else None
 
 
 def _pass(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:

@@ -32,6 +32,24 @@ _EXPECTED = (
 )
 
 
+def is_picture(data: Any) -> bool:
+    """Whether what a caller passes is a picture or several, where texts may come as well: a str is a text, a path a
+    file. Raises InputError for a list of both.
+    """
+    if isinstance(data, Mapping):
+        return PIXELS in data
+    if isinstance(data, (list, tuple)) and data:
+        kinds = {is_picture(item) for item in data}
+        if len(kinds) > 1:
+            raise InputError("expected texts or pictures in a list, got both; pass a list of each")
+        return kinds.pop()
+    if isinstance(data, Tensor):
+        return data.is_floating_point()
+    if isinstance(data, np.ndarray):
+        return data.dtype == np.uint8 or data.dtype.kind == "f" or data.ndim > 2
+    return isinstance(data, (Image.Image, os.PathLike))
+
+
 def read_pictures(data: Any, model: Any, spec: Spec, processor: Any, truncate: bool) -> Texts:
     """The pictures of a call. Raises InputError where a single one cannot be read."""
     if truncate:

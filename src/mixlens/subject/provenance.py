@@ -22,7 +22,7 @@ def provenance(subject: Subject, tokens: Stream) -> dict[str, Any]:
     warned = warnings(subject, tokens)
     return {
         "model": subject.name,
-        "architecture": subject.model.config.model_type,
+        "architecture": subject.whole.config.model_type,
         "dtype": str(subject.model.dtype).removeprefix("torch."),
         "mixlens": __version__,
         "transformers": _version("transformers"),

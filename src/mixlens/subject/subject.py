@@ -9,24 +9,25 @@ from typing import Any
 
 import torch
 
-from mixlens.architectures import Spec, encoder_of, layer_count, position_limit
+from mixlens.architectures import TEXT, Spec, encoder_of, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
-from mixlens.capture.fed import SOUNDS
+from mixlens.capture.fed import SOUNDS, kind
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
-from mixlens.errors import InputError, Undefined
+from mixlens.errors import InputError, Undefined, UnknownArchitecture, UnknownOption
 from mixlens.infer import Origin, known
 from mixlens.process import settled
 from mixlens.progress import Progress
-from mixlens.subject.check import Check, self_check
+from mixlens.subject.check import Check, of_towers, self_check
 from mixlens.subject.head import Head, Pooled, head_of
 from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
 from mixlens.subject.pictures import read_pictures
 from mixlens.subject.probe import pad_id, probe_inputs
 from mixlens.subject.read import Texts, read
 from mixlens.subject.sounds import read_sounds
+from mixlens.subject.towers import NAME_ONE, Tower, require_cosines, towers_of
 from mixlens.subject.unembedding import Unembedding, unembedding_of
 
 
@@ -38,7 +39,8 @@ class Subject:
     `origin`: who says how the layers are built. `limit`: the most tokens it has positions for (None: nothing says so).
     `checked_as`: the dtype and the device that the model had then (see `current`). `memory`: of an encoder-decoder the
     encoder, a subject of its own; `spec`, `layers` and `head` are then the decoder's; `encodes`: it is such an encoder.
-    The model is the user's, and is never changed.
+    `towers`: of a model of two (CLIP) that of texts and that of pictures, subjects of their own; all else is then the
+    tower's of texts, but the check, which is both's. The model is the user's, and is never changed.
     """
 
     model: Any
@@ -52,6 +54,7 @@ class Subject:
     origin: Origin = "hand-written"
     memory: Subject | None = None
     encodes: bool = False
+    towers: tuple[Subject, Subject] | None = None
 
     def current(self) -> Subject:
         """Itself, checked again if the model was brought to another dtype or device: what held need not hold there.
@@ -59,6 +62,11 @@ class Subject:
         A new one for each call: tensors that it has seen may have been replaced since. Raises SelfCheckFailed,
         NotFinite.
         """
+        if self.towers is not None:
+            both = self.towers[0].current(), self.towers[1].current()
+            if all(new.checked_as == old.checked_as for new, old in zip(both, self.towers, strict=True)):
+                return replace(self, towers=both)
+            return _joined(self.whole, both, self.name)
         memory = None if self.memory is None else replace(self.memory, model=encoder_of(self.model))
         if _form(self.model) == self.checked_as:
             return replace(self, memory=memory)
@@ -101,8 +109,15 @@ class Subject:
         """What a caller passes as text, picture or sound, or a list of some, to what the model is fed. `windows`:
         whether texts are cut into windows, so that they may be of any length; None where that cannot be asked for.
 
-        Raises InputError, and Undefined for an encoder-decoder, which is not fed one text.
+        Raises InputError, and Undefined for an encoder-decoder or two towers, which are not fed one text.
         """
+        self.require_one_tower()
+        if self.classifies:
+            raise Undefined(
+                f"expected a model of one stream, got a classifier of an encoder and a decoder "
+                f"({type(self.model).__name__}): lens.attribute(text) and lens.mixing(text) explain it, nothing else "
+                "is built for it"
+            )
         if self.memory is not None:
             raise Undefined(
                 f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
@@ -118,6 +133,25 @@ class Subject:
                 "expected one text for an encoder, got a pair; where a target comes from is lens.trace(source, target)"
             )
         return texts
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it is an encoder-decoder that answers a whole text (BART's classifiers)."""
+        return self.memory is not None and self.head.task == "sequence"
+
+    def require_one_tower(self) -> None:
+        """Raises Undefined for a model of two towers."""
+        if self.towers is not None:
+            raise Undefined(
+                f"expected a model that reads one text or one picture, got two towers "
+                f"({type(self.whole).__name__}): which words and which patches make them alike is "
+                f"lens.similarity(text, picture); for all else name one: {NAME_ONE}"
+            )
+
+    @property
+    def whole(self) -> Any:
+        """The user's model: of two towers the one that holds both."""
+        return self.model if self.towers is None else self.model.whole
 
     def passes(
         self,
@@ -181,8 +215,15 @@ def examined(
 
     Raises UnknownArchitecture, UnsupportedConfig, SelfCheckFailed, NotFinite, ModelError.
     """
-    spec, origin = known(model, spec)
     name = name or getattr(model.config, "_name_or_path", "") or type(model).__name__
+    towers = towers_of(model)
+    if towers is not None:
+        if spec is not None:
+            raise UnknownOption(f"expected no spec= for a model of two towers, which have one each; {NAME_ONE}")
+        readers = (getattr(tokenizer, part, None) for part in ("tokenizer", "image_processor"))
+        text, picture = (_tower(tower, reader, name) for tower, reader in zip(towers, readers, strict=True))
+        return _joined(model, (text, picture), name)
+    spec, origin = known(model, spec)
     limit = position_limit(model, spec)
     check = examination(model, spec, name)
     memory = None if spec.memory is None else _encoder(model, tokenizer, name, spec.memory, check, origin)
@@ -199,6 +240,42 @@ def examined(
         origin=origin,
         memory=memory,
     )
+
+
+def _tower(tower: Tower, reader: Any, name: str) -> Subject:
+    """One of two towers, checked; `reader`: its tokenizer or image processor."""
+    try:
+        spec, origin = known(tower)
+    except UnknownArchitecture as error:
+        raise UnknownArchitecture(f"of two towers that of {kind(tower.food)}s: {error}") from error
+    check = examination(tower, spec, name)
+    return Subject(
+        model=tower,
+        tokenizer=reader,
+        spec=spec,
+        head=Head(
+            "none",
+            {},
+            causal=check.causal,
+            pad=getattr(tower.config, "pad_token_id", None),
+            mask=getattr(reader, "mask_token_id", None),
+            tokenizer=reader if tower.food == TEXT else None,
+            fed=tower.food,
+        ),
+        name=name,
+        limit=position_limit(tower, spec) if tower.food == TEXT else None,
+        check=check,
+        checked_as=_form(tower),
+        origin=origin,
+    )
+
+
+def _joined(model: Any, towers: tuple[Subject, Subject], name: str) -> Subject:
+    """The model of two checked towers. Raises SelfCheckFailed where it does not compare them by cosines."""
+    text, picture = towers
+    require_cosines(model, (text.model, picture.model), name)
+    check = of_towers(text.check, picture.check, model)
+    return replace(text, towers=towers, check=check)
 
 
 def _encoder(model: Any, tokenizer: Any, name: str, spec: Spec, check: Check, origin: Origin) -> Subject:

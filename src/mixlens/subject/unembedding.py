@@ -174,7 +174,7 @@ def _searched(model: Any, spec: Spec, inputs: Mapping[str, Tensor]) -> tuple[Une
 
 
 def _keep(ran: list[tuple[nn.Module, Tensor, Tensor]], module: nn.Module, args: Any, out: Any) -> None:
-    first = out[0] if isinstance(out, tuple) else out
+    first = out[0] if isinstance(out, (tuple, list)) and out else out
     if args and isinstance(args[0], Tensor) and isinstance(first, Tensor):
         ran.append((module, args[0], first))
 

@@ -30,9 +30,9 @@ from mixlens.subject import Subject
 from mixlens.subject.provenance import provenance
 from mixlens.target import Target
 from mixlens.trace.foil import foils
-from mixlens.trace.generate import generated, translated
+from mixlens.trace.generate import generated, heard, translated
 from mixlens.trace.prompt import read_answer, read_prompt, require_answers, require_room
-from mixlens.trace.sounds import read_sound, require_given
+from mixlens.trace.sounds import read_sound, refuse_documents
 from mixlens.trace.sources import excluded
 from mixlens.trace.target import begun, read_target
 
@@ -67,7 +67,7 @@ def trace(
     options = {k: v for k, v in settings.items() if k in chosen.options()}
     signal = None
     if subject.head.fed in SOUNDS:
-        require_given(answered, documents)
+        refuse_documents(documents)
         question, signal = read_sound(subject, prompt)
     else:
         question = read_prompt(subject, prompt, documents)
@@ -81,11 +81,12 @@ def trace(
     if subject.memory is not None:
         source = len(question.tokens)
         require_room(subject, source, 1)
-        start, reply = (
-            translated(subject, question.tokens, max_new_tokens, generate or {})
-            if answered is None
-            else read_target(subject, answered)
-        )
+        if answered is not None:
+            start, reply = read_target(subject, answered)
+        elif signal is not None:
+            start, reply = heard(subject, signal, max_new_tokens, generate or {})
+        else:
+            start, reply = translated(subject, question.tokens, max_new_tokens, generate or {})
         require_room(subject, source, len(start) + len(reply))
         question = replace(question, tokens=begun(question.tokens, start, subject))
     else:

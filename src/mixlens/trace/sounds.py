@@ -37,11 +37,7 @@ def read_sound(subject: Subject, given: Any) -> tuple[Prompt, Mapping[str, Tenso
     return Prompt(tokens, words), sound.inputs
 
 
-def require_given(answer: Any, documents: Any) -> None:
-    """Raises InputError without an answer (how a model of sounds makes one is its own), and for documents."""
+def refuse_documents(documents: Any) -> None:
+    """Raises InputError for documents."""
     if documents is not None:
         raise InputError("documents= are put into a prompt of text, this one is a sound; leave them out")
-    if answer is None:
-        raise InputError(
-            "a trace of a sound needs the answer: pass it as a text or token ids, as the model's own generate gives it"
-        )

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from mixlens.capture.picture import Picture
+from mixlens.capture.stream import Stream
 from mixlens.errors import MixlensError
 from mixlens.escape import visible
-from mixlens.view.kit import arrays, colors, packed, pieces
+from mixlens.view.kit import arrays, colors, packed, picture, pieces
 from mixlens.view.kit.drawn import LayerMaps
 
 
@@ -31,8 +33,8 @@ def of_maps(maps: LayerMaps, pairs: bool = False) -> str | None:
     rows = list(range(scores.shape[-2])) if maps.rows is None else list(maps.rows)
     head = {
         "kind": "maps",
-        "keys": pieces.facts(maps.keys, token=pieces.tokens(maps.keys)),
-        "queries": pieces.facts(maps.queries, token=pieces.tokens(maps.queries)),
+        "keys": _stream(maps.keys),
+        "queries": _stream(maps.queries),
         "rows": rows,
         "square": square,
         "pairs": pairs,
@@ -46,6 +48,12 @@ def of_maps(maps: LayerMaps, pairs: bool = False) -> str | None:
         "colors": colors.arms(),
     }
     return packed.pack(head, {"maps": scores})
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    """What the script is told of a stream: a piece a position, and of a picture where its patches are."""
+    seen = {"picture": picture.sheet(stream)} if isinstance(stream, Picture) else {}
+    return {**pieces.facts(stream, token=pieces.tokens(stream)), **seen}
 
 
 def _aggregation(maps: Any) -> Any:

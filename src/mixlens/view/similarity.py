@@ -10,11 +10,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mixlens.capture.picture import Picture
+from mixlens.capture.stream import Stream
 from mixlens.escape import visible
 from mixlens.files import put
-from mixlens.view import maps, maps_data
-from mixlens.view.kit import caption, frames, html, spelling, terminal, words
-from mixlens.view.kit.drawn import Similarity
+from mixlens.view import maps, maps_data, picture
+from mixlens.view.kit import arrays, caption, frames, html, spelling, terminal, words
+from mixlens.view.kit import picture as kit
+from mixlens.view.kit.drawn import Attribution, Similarity
 
 if TYPE_CHECKING:
     import pandas
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 
 _TOP = 8
 _SIDES = ("first", "second")
+_TITLES = {
+    ("text",): "Which words make these texts alike?",
+    ("picture",): "Which patches make these pictures alike?",
+    ("picture", "text"): "Which words and which patches make them alike?",
+}
 
 
 def page(alike: Similarity, path: str | os.PathLike[str] | None = None) -> str:
@@ -45,6 +53,10 @@ def printout(alike: Similarity) -> RenderableType:
     """Both texts on their colours, and the pairs with the largest shares."""
     rows: list[RenderableType] = [Text(heading(alike), style="bold"), *terminal.warnings(alike.first)]
     for side in (alike.first, alike.second):
+        cells = picture.cells(side)
+        if cells is not None:
+            rows.append(Padding(cells, (0, 1)))
+            continue
         shown = words.parts(side)
         rows.append(Padding(terminal.running(shown, words.scale(shown)), (0, 1), style=terminal.PAPER))
     rows.append(Text(note(alike), style="dim"))
@@ -79,7 +91,7 @@ def note(alike: Similarity) -> str:
 
 def _pairs(alike: Similarity) -> list[tuple[str, str, float]]:
     """The pairs of words, else of tokens, with the largest shares."""
-    if all(stream.has_words for stream in alike.streams):
+    if all(stream.has_words or isinstance(stream, Picture) for stream in alike.streams):
         return [(p.first.text, p.second.text, p.score) for p in alike.top(_TOP)]
     first, second = alike.streams
     cells = [
@@ -92,7 +104,7 @@ def _pairs(alike: Similarity) -> list[tuple[str, str, float]]:
 
 
 def _values(alike: Similarity) -> dict[str, Any]:
-    texts = [html.text(side, words.parts(side)) for side in (alike.first, alike.second)]
+    texts = [{**html.text(side, words.parts(side)), **_drawn(side)} for side in (alike.first, alike.second)]
     pairs = [{"first": visible(a), "second": visible(b), "score": score} for a, b, score in _pairs(alike)]
     return {
         "heading": heading(alike),
@@ -101,4 +113,22 @@ def _values(alike: Similarity) -> dict[str, Any]:
         "texts": texts,
         "pairs": pairs,
         "cosine": f"{alike.value:.3f}",
+        "mixed": len({_kind(stream) for stream in alike.streams}) > 1,
+        "title": _TITLES[tuple(sorted({_kind(stream) for stream in alike.streams}))],
     }
+
+
+def _kind(stream: Stream) -> str:
+    return "picture" if isinstance(stream, Picture) else "text"
+
+
+def _drawn(side: Attribution) -> dict[str, Any]:
+    """What a template needs of a picture, with the legend of its patches alone; None in its place of a text."""
+    stream = side.source
+    if not isinstance(stream, Picture):
+        return {"heat": None, "kind": "text", "unit_name": "word"}
+    hues = kit.scale(stream, arrays.values(side.scores))
+    return {
+        "heat": picture.heat(side), "kind": "picture", "unit_name": "patch", "legend": html.legend(hues),
+        "held": words.held(words.parts(side), stream.units),
+    }  # fmt: skip

@@ -23,12 +23,16 @@ function maps({ head, arrays }) {
       choose(i);
     },
   });
-  const texts = { keys: new Running("the text; arrow keys move, Enter chooses a token", on("keys"), true) };
+  const shows = (label, side) => (head[side].picture ? new Photo(label, on(side), head[side].picture) : new Running(label, on(side), true));
+  const mixed = Boolean(head.keys.picture) !== Boolean(head.queries.picture);
+  const title = (side, number) => `The ${mixed ? "" : `${number} `}${what(side)}`;
+  const what = (side) => (head[side].picture ? "picture" : "text");
+  const texts = { keys: shows(`the ${what("keys")}; arrow keys move, Enter chooses a ${head.keys.unit}`, "keys") };
   texts.keys.all = true;
   texts.keys.fill(keys, head.keys.directions);
   if (head.square) texts.queries = texts.keys;
   else {
-    texts.queries = new Running("the text that takes; Enter chooses a token", on("queries"), true);
+    texts.queries = shows(`the ${what("queries")} that takes; Enter chooses a ${head.queries.unit}`, "queries");
     texts.queries.all = true;
     texts.queries.fill(queries, head.queries.directions);
   }
@@ -39,7 +43,7 @@ function maps({ head, arrays }) {
     },
     pin: (i, j) => choose(state.flow === "row" ? rows[i] : j),
   });
-  const deep = new Heat("layers by tokens", {
+  const deep = new Heat(`layers by ${head.keys.units}`, {
     point: () => {},
     pin: (i) => {
       state.layer = layers.count - 1 - i;
@@ -140,7 +144,9 @@ function maps({ head, arrays }) {
     const quote = el("bdi", { class: "quote", text: (state.flow === "row" ? queries : keys)[state.token].text });
     const layer = `layer ${head.layers[state.layer]}`;
     const where = layers.count === 1 ? "" : { layer: `at ${layer}`, mean: `on the mean up to ${layer}`, rollout: `by the rollout up to ${layer}` }[state.mode];
-    if (head.pairs) return ["What ", quote, " has in common with the words of the other text."];
+    const [other, side] = state.flow === "row" ? ["keys", "queries"] : ["queries", "keys"];
+    const whose = what(other) === what(side) ? `the other ${what(other)}` : `the ${what(other)}`;
+    if (head.pairs) return ["What ", quote, ` has in common with the ${what(other) === "picture" ? "patches" : "words"} of ${whose}.`];
     return state.flow === "row" ? ["What ", quote, ` takes from${where && `, ${where}`}.`] : ["Where ", quote, ` goes${where && `, ${where}`}.`];
   }
 
@@ -171,7 +177,7 @@ function maps({ head, arrays }) {
   function read() {
     const [q, k] = under;
     if (q < 0 || k < 0 || !place.has(q) || shown === null) {
-      card.replaceChildren(el("p", { class: "soft", text: "Point at a token or a cell, or go there with the arrow keys. A click or Enter chooses it." }));
+      card.replaceChildren(el("p", { class: "soft", text: `Point at a ${head.keys.unit} or a cell, or go there with the arrow keys. A click or Enter chooses it.` }));
       return;
     }
     const i = place.get(q);
@@ -222,9 +228,9 @@ function maps({ head, arrays }) {
   if (head.square) ticks.append(tick("Leave the diagonal out", state.diagonal, set("diagonal")));
   if (keys.some((piece) => piece.special)) ticks.append(tick(`Leave special ${head.keys.units} out`, false, (out) => set("special")(!out)));
   const papers = [el("div", { class: "paper tall" }, texts.keys.node)];
-  if (!head.square) papers.unshift(el("h2", { text: head.pairs ? "The first text" : "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: head.pairs ? "The second text" : "What is taken from" }));
+  if (!head.square) papers.unshift(el("h2", { text: head.pairs ? title("queries", "first") : "What takes" }), el("div", { class: "paper tall" }, texts.queries.node), el("h2", { text: head.pairs ? title("keys", "second") : "What is taken from" }));
   const main = el("div", { class: "main" }, ...papers, key, ...remarks(head.notes), busy,
-    el("h2", { text: "Every token" }), el("p", { class: "soft", text: `${head.pairs ? "Row: the first text. Column: the second." : "Row: what takes. Column: what it takes from."} Control and the wheel, or the buttons, zoom.` }), heat.node, ...(layers.count > 1 ? [titleDeep, deep.node] : []));
+    el("h2", { text: head.pairs ? "Every pair" : `Every ${head.keys.unit}` }), el("p", { class: "soft", text: `${head.pairs ? "Row: the first. Column: the second." : "Row: what takes. Column: what it takes from."} Control and the wheel, or the buttons, zoom.` }), heat.node, ...(layers.count > 1 ? [titleDeep, deep.node] : []));
   look();
   return { node: el("div", { class: "explorer" }, switches, ticks, says, el("div", { class: "columns" }, main, el("div", { class: "side" }, card))), paint: look };
 }

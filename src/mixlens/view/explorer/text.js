@@ -104,7 +104,7 @@ class Running {
 
   #key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const rtl = this.items[this.at]?.closest("p").dir === "rtl";
+    const rtl = this.items[this.at]?.closest("p")?.dir === "rtl";
     const steps = { ArrowRight: rtl ? -1 : 1, ArrowLeft: rtl ? 1 : -1 };
     if (event.key in steps) this.#to(this.at + steps[event.key]);
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") this.#line(event.key === "ArrowDown" ? 1 : -1);

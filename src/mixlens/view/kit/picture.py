@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,15 @@ def heat(picture: Picture, scores: Sequence[float] | NDArray[np.float64], hues: 
     return Image.fromarray(paper.round().clip(0, 255).astype(np.uint8))
 
 
+def sheet(picture: Picture) -> dict[str, Any]:
+    """The picture in grey for a page's script, and of each position its box in parts of the sides, or None."""
+    shown = enlarged(picture.image)
+    paper = np.asarray(shown.convert("L").convert("RGB"), dtype=np.float64)
+    faded = Image.fromarray((255 - _FADED * (255 - paper)).round().astype(np.uint8))
+    known = dict(shares(picture))
+    return {"uri": uri(faded), "boxes": [known.get(i) for i in range(len(picture))]}
+
+
 def enlarged(image: Image.Image) -> Image.Image:
     """The picture in colour, as large as it is to be looked at."""
     times = max(1, -(-SIDE // max(image.size)))
@@ -47,7 +57,16 @@ def enlarged(image: Image.Image) -> Image.Image:
 
 
 def boxes(picture: Picture, size: tuple[int, int]) -> list[tuple[int, tuple[int, int, int, int]]]:
-    """Each patch with its box (left, top, right, bottom) in a drawing of this size; as a grid where none is known."""
+    """Each patch with its box (left, top, right, bottom) in a drawing of this size."""
+    out = []
+    for i, share in shares(picture):
+        left, top, right, bottom = (round(v * side) for v, side in zip(share, (*size, *size), strict=True))
+        out.append((i, (left, top, right, bottom)))
+    return out
+
+
+def shares(picture: Picture) -> list[tuple[int, tuple[float, float, float, float]]]:
+    """Each patch with its box (left, top, right, bottom) in parts of the sides; as a grid where none is known."""
     out = []
     rows, columns = picture.grid
     for i, cell in enumerate(picture.cells):
@@ -59,8 +78,7 @@ def boxes(picture: Picture, size: tuple[int, int]) -> list[tuple[int, tuple[int,
         if place is not None:
             width, height = picture.size
             share = place[0] / width, place[1] / height, place[2] / width, place[3] / height
-        left, top, right, bottom = (round(v * side) for v, side in zip(share, (*size, *size), strict=True))
-        out.append((i, (left, top, right, bottom)))
+        out.append((i, share))
     return out
 
 

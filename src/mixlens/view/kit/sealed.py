@@ -14,7 +14,20 @@ from importlib.resources import files
 
 # One file a kind of result over what all are made of, in one scope: a page has no address to import from. The last one
 # is that of where it stands, a `PLACE`.
-MODULES = ("kit", "controls", "text", "attribution", "trace", "rolled", "heat", "maps", "comparison", "table", "main")
+MODULES = (
+    "kit",
+    "controls",
+    "text",
+    "photo",
+    "attribution",
+    "trace",
+    "rolled",
+    "heat",
+    "maps",
+    "comparison",
+    "table",
+    "main",
+)
 PLACES = ("page", "widget")
 SHEETS = ("page", "explorer")
 

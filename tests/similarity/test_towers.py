@@ -221,7 +221,7 @@ def test_what_is_refused(first, second, options, error, says):
         towers.lens("CLIP").similarity(first, second, **options)
 
 
-def test_every_other_verb_asks_for_one_tower(picture):
+def test_every_other_verb_asks_for_one_tower(tmp_path):
     lens = towers.lens("CLIP")
     says = r"got two towers \(CLIPModel\).*lens\.similarity\(text, picture\).*mixlens\.load\(model\.vision_model"
     for verb in ("attribute", "mixing", "trace", "compare", "mixing_ratio", "output_statistics"):
@@ -231,6 +231,11 @@ def test_every_other_verb_asks_for_one_tower(picture):
         lens.plan(TEXT, "alti")
     with pytest.raises(Undefined, match=says):
         lens.subject.read(TEXT)
+    rows = [{"text": TEXT, "label": 0}]
+    with pytest.raises(Undefined, match=says):
+        mixlens.explain_data(lens, rows, out=tmp_path / "run")
+    with pytest.raises(Undefined, match=says):
+        mixlens.evaluate(lens, rows, ["alti"], ["spearman"])
 
 
 def test_both_towers_are_checked_and_the_model_stays_as_it_is(picture):

@@ -57,7 +57,9 @@ def test_the_cosine_is_the_models_own(kind, picture):
 
 
 @pytest.mark.parametrize("kind", towers.KINDS)
-@pytest.mark.parametrize("method", ["leave_out", "jacobian", "integrated_jacobian"])
+@pytest.mark.parametrize(
+    "method", ["leave_out", "jacobian", pytest.param("integrated_jacobian", marks=pytest.mark.slow)]
+)
 def test_the_sides_may_be_swapped(kind, method, picture):
     lens = towers.lens(kind)
     one, other = lens.similarity(TEXT, picture, method), lens.similarity(picture, TEXT, method)

@@ -112,10 +112,12 @@ def test_every_class_and_several_texts():
         lens("bart").attribute([TEXT, TEXT], target="all")
 
 
-def test_the_encoder_has_maps_and_what_is_not_built_is_refused():
+def test_the_encoder_has_maps_and_what_is_not_built_is_refused(tmp_path):
     assert lens("bart").mixing(TEXT, "alti").scores.shape == (2, N, N)
     with pytest.raises(Undefined, match=r"got a classifier of an encoder and a decoder .*lens\.attribute\(text\)"):
         lens("bart").compare(TEXT)
+    with pytest.raises(Undefined, match="got a classifier of an encoder and a decoder"):
+        mixlens.explain_data(lens("bart"), [{"text": "a", "label": 0}], out=tmp_path / "run")
     with pytest.raises(InputError, match="expected a causal language model to trace an answer of, got a sequence head"):
         lens("bart").trace(TEXT)
     with pytest.raises(Undefined, match="cp_lrp is not defined for two streams of tokens"):

@@ -17,7 +17,13 @@ def rows(kind: str, pixels: torch.Tensor) -> torch.Tensor:
         return pictures.model(kind)(pixels[None]).last_hidden_state[0]
 
 
-@pytest.mark.parametrize(("kind", "pooling"), [("dinov2", "first"), ("clip", "mean"), ("vit-base", "mean")])
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [("dinov2", "first"), pytest.param("clip", "mean", marks=slow), pytest.param("vit-base", "mean", marks=slow)],
+)
 def test_the_cosine_is_that_of_pooled_rows(kind, pooling):
     lens, (a, b) = pictures.lens(kind), pictures.pixels(2)
     u, v = (POOLED[pooling](rows(kind, x)) for x in (a, b))
@@ -28,8 +34,9 @@ def test_the_cosine_is_that_of_pooled_rows(kind, pooling):
         assert tuple(alike.scores.shape) == (len(alike.into), len(alike.source))
         if line.complete:
             assert alike.explained == pytest.approx(wanted, abs=1e-5), method
-        swapped = lens.similarity(b, a, method, pooling=pooling)
-        torch.testing.assert_close(swapped.scores, alike.scores.T, rtol=1e-5, atol=1e-7)
+        if method != "integrated_jacobian":  # the same for it, at twenty times the price
+            swapped = lens.similarity(b, a, method, pooling=pooling)
+            torch.testing.assert_close(swapped.scores, alike.scores.T, rtol=1e-5, atol=1e-7)
 
 
 def test_a_patch_is_made_grey():

@@ -57,7 +57,9 @@ def test_the_cosine_is_the_models_own(kind, picture):
 
 
 @pytest.mark.parametrize("kind", towers.KINDS)
-@pytest.mark.parametrize("method", ["leave_out", "jacobian", "integrated_jacobian"])
+@pytest.mark.parametrize(
+    "method", ["leave_out", "jacobian", pytest.param("integrated_jacobian", marks=pytest.mark.slow)]
+)
 def test_the_sides_may_be_swapped(kind, method, picture):
     lens = towers.lens(kind)
     one, other = lens.similarity(TEXT, picture, method), lens.similarity(picture, TEXT, method)
@@ -221,7 +223,7 @@ def test_what_is_refused(first, second, options, error, says):
         towers.lens("CLIP").similarity(first, second, **options)
 
 
-def test_every_other_verb_asks_for_one_tower(picture):
+def test_every_other_verb_asks_for_one_tower(tmp_path):
     lens = towers.lens("CLIP")
     says = r"got two towers \(CLIPModel\).*lens\.similarity\(text, picture\).*mixlens\.load\(model\.vision_model"
     for verb in ("attribute", "mixing", "trace", "compare", "mixing_ratio", "output_statistics"):
@@ -231,6 +233,11 @@ def test_every_other_verb_asks_for_one_tower(picture):
         lens.plan(TEXT, "alti")
     with pytest.raises(Undefined, match=says):
         lens.subject.read(TEXT)
+    rows = [{"text": TEXT, "label": 0}]
+    with pytest.raises(Undefined, match=says):
+        mixlens.explain_data(lens, rows, out=tmp_path / "run")
+    with pytest.raises(Undefined, match=says):
+        mixlens.evaluate(lens, rows, ["alti"], ["spearman"])
 
 
 def test_both_towers_are_checked_and_the_model_stays_as_it_is(picture):

@@ -106,6 +106,7 @@ def evaluate(
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
     kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
+    lens.subject.require_one_read()
     options = {k: dict(v) for k, v in (options or {}).items()}
     drawn = _drawn(kept, seed)
     design = make(

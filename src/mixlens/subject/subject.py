@@ -111,13 +111,7 @@ class Subject:
 
         Raises InputError, and Undefined for an encoder-decoder or two towers, which are not fed one text.
         """
-        self.require_one_tower()
-        if self.classifies:
-            raise Undefined(
-                f"expected a model of one stream, got a classifier of an encoder and a decoder "
-                f"({type(self.model).__name__}): lens.attribute(text) and lens.mixing(text) explain it, nothing else "
-                "is built for it"
-            )
+        self.require_one_read()
         if self.memory is not None:
             raise Undefined(
                 f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
@@ -146,6 +140,16 @@ class Subject:
                 f"expected a model that reads one text or one picture, got two towers "
                 f"({type(self.whole).__name__}): which words and which patches make them alike is "
                 f"lens.similarity(text, picture); for all else name one: {NAME_ONE}"
+            )
+
+    def require_one_read(self) -> None:
+        """Raises Undefined for two towers, and for a classifier whose encoder and decoder both read a text."""
+        self.require_one_tower()
+        if self.classifies:
+            raise Undefined(
+                f"expected a model of one stream, got a classifier of an encoder and a decoder "
+                f"({type(self.model).__name__}): lens.attribute(text) and lens.mixing(text) explain it, nothing else "
+                "is built for it"
             )
 
     @property

@@ -28,13 +28,16 @@ jaxtyping.install_import_hook(shaped.SHAPED, "shape_checker.check")
 
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 
 settings.register_profile("mixlens", deadline=None, max_examples=40)  # a busy machine is no fault of a test
 settings.load_profile("mixlens")
+typer.testing._get_command = cache(typer.testing._get_command)  # a command keeps no state; it is slow to build
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, torch.get_num_threads()))
 
 
@@ -57,6 +60,7 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay: what looks for garbage need not look at them each time."""
     shaped.leave_the_others(shaped.SHAPED)
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

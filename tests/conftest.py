@@ -14,31 +14,30 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from beartype import BeartypeConf, beartype
-from jaxtyping import install_import_hook
-
-# Shapes hold in every test, in the packages that state them (around the plumbing the checks would cost more than the
-# tests); an int passes for a float, as for any type checker. Before mixlens is imported.
-SHAPED = ("aggregate", "answer", "attribute", "capture.picture", "decompose", "measure", "mixing", "similarity")
-SHAPED += ("subject.unembedding",)
-SHAPED = tuple(f"mixlens.{part}" for part in SHAPED)
-checker = ModuleType("shape_checker")
-checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
-sys.modules["shape_checker"] = checker
-install_import_hook(SHAPED, "shape_checker.check")
-
-
-from collections.abc import Iterator
-
 import jaxtyping
-import pytest
-import torch
-from hypothesis import settings
+from beartype import BeartypeConf, beartype
 
 import shaped
 
+# Shapes hold in every test; an int passes for a float, as for any type checker. Before mixlens is imported.
+checker = ModuleType("shape_checker")
+checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+sys.modules["shape_checker"] = checker
+jaxtyping.jaxtyped = shaped.where_shapes_are(jaxtyping.jaxtyped)
+jaxtyping.install_import_hook(shaped.SHAPED, "shape_checker.check")
+
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch
+import typer.testing
+from hypothesis import settings
+
 settings.register_profile("mixlens", deadline=None, max_examples=40)  # a busy machine is no fault of a test
 settings.load_profile("mixlens")
+typer.testing._get_command = cache(typer.testing._get_command)  # a command keeps no state; it is slow to build
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, torch.get_num_threads()))
 
 
@@ -59,8 +58,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Modules and tests stay: what looks for garbage need not look at them each time."""
-    shaped.leave_the_others(SHAPED)
+    shaped.leave_the_others(shaped.SHAPED)
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

@@ -116,10 +116,9 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_every_thing_that_can_be_added_has_a_section() -> None:
-    added = (
-        "A mixing method,An aggregation,An attribution method,A kind of attribution methods,An architecture,A measure"
-    )
-    assert list(SECTIONS) == [*added.split(","), "A task", "A similarity method", "A reproduction", "A view"]
+    attributions = "A mixing method,An aggregation,An attribution method,A kind of attribution methods"
+    inputs, numbers = "An architecture,A kind of input", "A measure,A task,A similarity method"
+    assert ",".join(SECTIONS) == f"{attributions},{inputs},{numbers},A reproduction,A view"
 
 
 def test_an_entry_goes_where_it_says() -> None:
@@ -166,28 +165,57 @@ def test_what_has_no_tests_of_its_name_stands_on_the_page() -> None:
     assert set(re.findall(r"`(\w+)`", where)) - {"budget", "storage"} == rooms() - there
 
 
+# What looks at all tables and pages at once, and is said by nearly every section.
+WRITTEN = "tests/test_docs.py"
+WHOLE = (WRITTEN, "tests/test_inventory.py", "tests/test_public.py")
+
+
 def commands(title: str) -> list[list[str]]:
-    """What a section says to run, as words for Python."""
-    found = []
-    for line in (line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()):
-        program, *words = shlex.split(line)
-        # (a library that is there before pytest, and has a plugin, is none of ours)
-        quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-        found.append(
-            ["-m", "pytest", "-q", "-n", "0", "-x", *quiet, *words] if Path(program).name == "pytest" else words
-        )
-    return found
+    """What a section says to run, as words for Python or pytest, its name in front."""
+    lines = [line for language, code in SECTIONS[title] if language == "sh" for line in code.splitlines()]
+    return [[Path(program).name, *words] for program, *words in map(shlex.split, lines)]
+
+
+def passes(forking: Forking, root: Path, *words: str) -> None:
+    # (a library that is there before pytest, and has a plugin, is none of ours)
+    quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+    status, printed = forking.run(root, "-m", "pytest", "-q", "-n", "0", "-x", *quiet, *words)
+    assert status == 0, printed[-4000:]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_section_is_all_that_it_takes(title: str, copy: Path, forking: Forking) -> None:
-    """The blocks alone, and what the section says to run."""
-    assert commands(title), "a section names the suites that guard what it adds"
+    """The blocks alone, and what the section says to run; of what looks at everything, see below."""
+    said = [words for program, *words in commands(title) if program == "pytest"]
+    assert said, "a section names the suites that guard what it adds"
     added(copy, title)
-    for words in commands(title):
-        status, printed = forking.run(copy, *words)
+    for words in said:
+        own = words if "-k" in words else [word for word in words if word not in WHOLE]
+        if own:
+            passes(forking, copy, *own)
+
+
+@pytest.mark.slow
+def test_all_sections_together_stand_on_the_pages(copy: Path, forking: Forking) -> None:
+    """What looks at all tables and pages, once for all sections: what one of them leaves out is missed here too.
+
+    The tables in the pages change by those sections alone that say how to write them.
+    """
+
+    def pages() -> dict[Path, str]:
+        return {path: path.read_text("utf-8") for path in [copy / "README.md", *(copy / "docs").rglob("*.md")]}
+
+    writing = [title for title in SECTIONS if ["python", WRITTEN] in commands(title)]
+    assert 0 < len(writing) < len(SECTIONS)
+    for titles in ([title for title in SECTIONS if title not in writing], writing):
+        for title in titles:
+            added(copy, title)
+        before = pages()
+        status, printed = forking.run(copy, WRITTEN)
         assert status == 0, printed[-4000:]
+        assert (pages() == before) == (titles is not writing)
+    passes(forking, copy, *WHOLE)
 
 
 @pytest.mark.slow

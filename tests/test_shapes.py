@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +17,7 @@ from mixlens.aggregate.flow import flow
 from mixlens.errors import UnknownOption
 from mixlens.mixing import MIXING
 from models.blocks import each_block
-from shaped import states_shapes, wrapped
+from shaped import SHAPED, functions, is_checked, states_shapes, wrapped
 
 FLAT = torch.zeros(3)
 WRONG = {
@@ -51,6 +52,11 @@ def test_what_states_a_shape_is_known_by_its_signature():
     assert all(not getattr(f, "__no_type_check__", False) for f in written)
     assert states_shapes(import_module("mixlens.aggregate.functions").rollout.__wrapped__)  # by the name of a shape
     assert not states_shapes(test_every_package_is_here)
+
+
+def test_whatever_states_a_shape_is_checked():
+    stating = [f for f in functions(SHAPED) if states_shapes(inspect.unwrap(f))]
+    assert len(stating) > 50 and [f.__qualname__ for f in stating if not is_checked(f)] == []
 
 
 def test_the_checker_can_be_put_aside(unshaped):

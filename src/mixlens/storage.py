@@ -13,8 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from mixlens.capture.picture import Picture
-from mixlens.capture.sound import Sound
+from mixlens.capture.fed import SIGNALS
 from mixlens.capture.stream import Positions, Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, ResultFileError
@@ -31,7 +30,8 @@ _PARTS = ("attributions", "maps")  # of a whole
 _AXES = ("source", "into", "prompt", "answer")  # the fields that are streams
 _OWN = ("prompt", "first_scores")  # of what holds its numbers against its streams itself
 _KEYS = {"format", "kind", *_AXES, "fields", "skipped", "faithfulness", "parts", SUM}  # of the header
-_STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions, "Picture": Picture, "Sound": Sound}
+_STREAMS: dict[str, type[Stream]] = {"Tokens": Tokens, "Positions": Positions}
+_STREAMS |= {kind.stream.__name__: kind.stream for kind in SIGNALS.values()}
 _RUN = ("manifest.json", "results.jsonl")  # `evaluation.log` writes them; it stands above this module
 _LONGEST_HEADER = 100_000_000  # safetensors reads none that is longer
 

@@ -16,9 +16,16 @@ from models import pictures, towers
 FIRST, SECOND = "a fast car", "the quick automobile"
 
 
+@pytest.fixture(scope="module")
+def lens():
+    return mixlens.load("mixlens:minilm")
+
+
 @pytest.fixture
-def similarity(tmp_path, monkeypatch):
+def similarity(lens, tmp_path, monkeypatch):
+    """The verb in an empty folder, on the model that it takes where none is named, loaded once."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mixlens, "load", {"mixlens:minilm": lens}.__getitem__)
 
     def run(*words):
         result = CliRunner().invoke(app, ["similarity", *words])
@@ -29,11 +36,10 @@ def similarity(tmp_path, monkeypatch):
     return run
 
 
-def test_json_is_the_result_s(similarity):
+def test_json_is_the_result_s(lens, similarity):
     result = similarity(FIRST, SECOND, "--method", "token_products", "--json", "-")
     assert (result.exit_code, result.stderr) == (0, "")
     data = json.loads(result.stdout)
-    lens = mixlens.load("mixlens:minilm")
     assert data == json.loads(json.dumps(lens.similarity(FIRST, SECOND, "token_products").to_dict()))
 
 

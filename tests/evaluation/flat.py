@@ -19,14 +19,14 @@ import mixlens  # noqa: E402
 from mixlens.evaluation import chunk, windows  # noqa: E402
 from mixlens.tasks import SAMPLE, source  # noqa: E402
 
-STEP, TEXTS = 64, 256
+STEP = 64
 windows.WINDOW, windows.CHUNK = STEP, STEP // 2
 
 
-def texts():
-    """Pairs of sentences, no two alike, in an order in which no window is longer than the first."""
-    sentences = [row["text"] for row in source(SAMPLE).rows()][:22]
-    return islice(permutations(sentences, 2), TEXTS)
+def texts(count: int):
+    """Pairs of short sentences, no two alike, in an order in which no window is longer than the first."""
+    sentences = sorted((row["text"] for row in source(SAMPLE).rows()), key=len)[21::-1]
+    return islice(permutations(sentences, 2), count)
 
 
 def resident() -> float:
@@ -34,7 +34,7 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def measured(lens: mixlens.Lens, name: str) -> None:
+def measured(lens: mixlens.Lens, name: str, count: int) -> None:
     seen = set()
 
     def progress(done: int, total: int | None) -> None:
@@ -45,12 +45,12 @@ def measured(lens: mixlens.Lens, name: str) -> None:
             print(json.dumps(facts), flush=True)
 
     measures = ["special_rank", ("half", "aopc", {"levels": [0.5]})]
-    mixlens.evaluate(lens, texts(), ["alti"], measures, task="pairs", resamples=2, progress=progress)
+    mixlens.evaluate(lens, texts(count), ["alti"], measures, task="pairs", resamples=2, progress=progress)
 
 
 def main() -> None:
     lens = mixlens.load("mixlens:inference")
-    measured(lens, "flat")
+    measured(lens, "flat", 4 * STEP)
     kept, whole = [], chunk.scored
 
     def scored(*args):
@@ -58,7 +58,7 @@ def main() -> None:
         return kept[-1]
 
     chunk.scored = scored
-    measured(lens, "leak")
+    measured(lens, "leak", 3 * STEP)
 
 
 if __name__ == "__main__":

@@ -67,13 +67,13 @@ def test_memory_does_not_grow_with_the_texts_of_a_real_model() -> None:
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     grown = {}
-    for name in ("flat", "leak"):
+    for name, texts in (("flat", 128), ("leak", 64)):
         _, second, *_, last = [line for line in lines if line["run"] == name]
-        assert last["texts"] - second["texts"] == 128
+        assert last["texts"] - second["texts"] == texts
         grown[name] = (last["mib"] - second["mib"], last["objects"] - second["objects"])
     # Objects are counted exactly. What the system calls resident goes up and down by 12 MiB from chunk to chunk.
     assert grown["flat"][0] < 24 and grown["flat"][1] < 128, lines
-    assert grown["leak"][1] > 4 * 128, lines
+    assert grown["leak"][1] > 4 * 64, lines
 
 
 def test_a_finished_run_computes_nothing(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

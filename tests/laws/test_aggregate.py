@@ -170,7 +170,8 @@ def decoder(layers: int = 4, target: int = 5, source: int = 7) -> tuple[Tensor, 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("rescale", [False, True])
-def test_one_stream_is_the_rollout_to_the_last_bit(rescale, dtype):
+def test_one_stream_is_the_rollout(rescale, dtype):
+    """But for rounding: a processor's products may depend on where in memory a matrix begins."""
     maps = random_rows(6, 11, 11).to(dtype)
     expected, logs = [], []
     for m in maps:
@@ -178,8 +179,8 @@ def test_one_stream_is_the_rollout_to_the_last_bit(rescale, dtype):
         expected.append(product / product.max() if rescale else product)
         logs.append((logs[-1] if logs else 0.0) + (product.max().log() if rescale else 0.0))
     rolled, scale = rollout_streams({("x", "x"): maps}, rescale=rescale)
-    assert torch.equal(rolled["x", "x"], torch.stack(expected))
-    assert torch.equal(scale, torch.tensor(logs, dtype=torch.float64))
+    assert (rolled["x", "x"] / torch.stack(expected) - 1).abs().max() <= 1e-13
+    assert (scale - torch.tensor(logs, dtype=torch.float64)).abs().max() <= 1e-13
     got, again = rollout_scaled(maps, rescale=rescale)
     assert torch.equal(got, rolled["x", "x"])
     assert torch.equal(again, scale)

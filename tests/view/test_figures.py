@@ -55,11 +55,11 @@ def test_maps_are_drawn(make_maps, tmp_path, more, heads):
 @pytest.mark.parametrize("kind", ["bar", "text"])
 def test_an_svg_holds_the_words_as_text(name, kind, request, tmp_path):
     attr = request.getfixturevalue(name)
+    whole = name == "nasty"  # whose characters are what a format may warn of; the others in two formats of three
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        attr.plot(tmp_path / "f.svg", kind=kind)
-        attr.plot(tmp_path / "f.png", kind=kind)
-        attr.plot(tmp_path / "f.pdf", kind=kind)
+        for ending in MAGIC if whole else ("svg", "png" if kind == "bar" else "pdf"):
+            attr.plot(tmp_path / f"f.{ending}", kind=kind)
     text = svg_text(tmp_path / "f.svg")
     expected = {"film": "film", "signed": "slow", "pair": "moves", "ids": "Ġdeep", "nasty": "$x_1^2$"}[name]
     assert expected in text

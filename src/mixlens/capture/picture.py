@@ -37,6 +37,7 @@ class Picture(Signal):
     inputs: `pixel_values` (channel, row, column), as the model is fed
     """
 
+    noun: ClassVar[str] = "picture"
     unit = "patch"
     axes = ("left", "top", "right", "bottom")
     fed: ClassVar[str] = PIXELS

@@ -43,42 +43,43 @@ def shadow(model: Any, attention: str) -> Any:
 
     What was compiled is its plain self in the copy: compiled code knows neither the copy nor its hooks.
     """
-    modules = [module for module in model.modules() if not _is_wrapper(module)]
+    everything = list(model.modules())
+    modules = [module for module in everything if not _is_wrapper(module)]
     memo: dict[int, Any] = {}
     rest: list[tuple[dict[str, Any], str, Any]] = []  # attributes that may change, or point at something that does
     for module in modules:
         held = vars(module)
-        memo.update((id(t), t) for t in module._parameters.values())
-        memo.update((id(t), t) for t in module._buffers.values())
-        if not _copied_by_attributes(module.__class__):
+        for t in (*module._parameters.values(), *module._buffers.values()):
+            memo[id(t)] = t
+        kind: Any = type(module)
+        if not _copied_by_attributes(kind):
             memo.update((id(t), t) for t in held.values() if isinstance(t, torch.Tensor))
             memo.update((id(held[name]), type(held[name])()) for name in _HOOKS if held.get(name) is not None)
             continue
-        kind: Any = type(module)
         twin = memo[id(module)] = kind.__new__(kind)
         attributes = vars(twin)
         attributes.update(held)
         attributes["training"] = False
         for name, value in held.items():
-            if name == _COMPILED:
+            if name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
+                attributes[name] = type(value)()
+            elif name == _COMPILED:
                 del attributes[name]
             elif type(value) in _UNCHANGING and name != "forward":
                 continue
-            elif name in _HOOKS:  # the user's watch the user's model: neither run nor copied (they may hold anything)
-                attributes[name] = type(value)()
+            elif name in _SHALLOW:
+                attributes[name] = type(value)(value)
+                if value and name == "_buffers" and by_length(module):  # the kind of buffer that a pass writes over
+                    attributes[name] = {key: None if t is None else t.clone() for key, t in value.items()}
             elif name in _ELSEWHERE and offloaded(module) is not None:
                 continue
             elif name == "forward":
                 _put_forward(attributes, module, value, rest)
-            elif name in _SHALLOW:
-                attributes[name] = type(value)(value)
-                if name == "_buffers" and by_length(module):  # the one kind of buffer that a pass writes over
-                    attributes[name] = {key: None if t is None else t.clone() for key, t in value.items()}
             elif isinstance(value, torch.Tensor):
                 memo[id(value)] = value
             else:
                 rest.append((attributes, name, value))
-    wrapped = [module for module in model.modules() if _is_wrapper(module)]
+    wrapped = [module for module in everything if _is_wrapper(module)]
     memo.update((id(module), memo[id(plain)]) for module in wrapped if id(plain := _unwrapped(module)) in memo)
     for attributes, name, value in rest:
         if name == "_modules":
@@ -157,7 +158,8 @@ def _configs(modules: list[Any]) -> list[Any]:
             add(getattr(config, name, None))
 
     for module in modules:
-        add(getattr(module, "config", None))
+        if "config" in vars(module) or hasattr(type(module), "config"):  # most have none: torch's lookup is a slow one
+            add(module.config)
     return list(configs.values())
 
 

@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 
 
 class Signal(Stream):
-    """What pictures and sounds share. `fed`: what models call their input; `fillers`: what can stand in a place of it,
-    the default first.
+    """What pictures and sounds share. `noun`: what one is called; `fed`: what models call their input; `fillers`: what
+    can stand in a place of it, the default first.
     """
 
+    noun: ClassVar[str]
     fed: ClassVar[str]
     fillers: ClassVar[tuple[str, ...]]
+
+    @property
+    def special(self) -> tuple[bool, ...]:
+        """None is, where a kind says no other."""
+        return (False,) * len(self)
 
     @property
     def numbers(self) -> Tensor:
@@ -45,4 +51,4 @@ class Signal(Stream):
 
     def filled(self, filler: str) -> Self:
         """The same with something in the place of all of it. Raises UnknownOption."""
-        raise NotImplementedError
+        return self.without(range(len(self)), filler)

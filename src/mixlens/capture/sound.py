@@ -32,6 +32,7 @@ class Sound(Signal):
     inputs: `input_values` (sample), or `input_features` (band, column), as the model is fed
     """
 
+    noun: ClassVar[str] = "sound"
     unit = "frame"
     axes = ("start", "end")
     fed: ClassVar[str] = WAVE
@@ -97,10 +98,6 @@ class Sound(Signal):
             start, end = self.cuts[i]
             numbers[..., start:end] = low
         return replace(self, inputs={next(iter(self.inputs)): numbers})
-
-    def filled(self, filler: str) -> Sound:
-        """Silence of its length. Raises UnknownOption."""
-        return self.without(range(len(self)), filler)
 
     def validate(self) -> None:
         """Raises ValueError where lengths or times do not go together."""

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.architectures import TEXT, fed, two_towers
-from mixlens.capture.fed import SIGNALS
+from mixlens.capture.fed import SIGNALS, random_signal
 from mixlens.capture.fed import kind as kind_of
-from mixlens.capture.probe import random_signal
 from mixlens.capture.shadow import shadow
 from mixlens.capture.sound import WAVE
 from mixlens.errors import UnknownArchitecture

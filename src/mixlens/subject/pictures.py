@@ -18,10 +18,9 @@ from mixlens.architectures import Spec
 from mixlens.capture.layout import Layout, Shape, layout_of, shape_of
 from mixlens.capture.picture import PIXELS, Picture
 from mixlens.capture.stream import Place
-from mixlens.errors import EmptyInput, InputError, UnknownOption
+from mixlens.errors import EmptyInput, InputError
 from mixlens.subject.geometry import Geometry, geometry_of, processed
-from mixlens.subject.read import Texts
-from mixlens.subject.several import numbered
+from mixlens.subject.head import Head
 
 SHOWN = 512  # pixels of a picture's longer side that are kept to be drawn
 MODES = ("RGB", "L", "1")
@@ -48,22 +47,6 @@ def is_picture(data: Any) -> bool:
     if isinstance(data, np.ndarray):
         return data.dtype == np.uint8 or data.dtype.kind == "f" or data.ndim > 2
     return isinstance(data, (Image.Image, os.PathLike))
-
-
-def read_pictures(data: Any, model: Any, spec: Spec, processor: Any, truncate: bool) -> Texts:
-    """The pictures of a call. Raises InputError where a single one cannot be read."""
-    if truncate:
-        raise UnknownOption("truncate=True cuts texts, this model reads pictures, which are never cut; leave it out")
-    items, single = listed(data)
-    pictures: list[Picture | InputError] = []
-    for number, item in enumerate(items):
-        try:
-            pictures.append(picture_of(item, model, spec, processor))
-        except InputError as error:
-            if single:
-                raise
-            pictures.append(numbered(error, number, "picture"))
-    return Texts(pictures, single)
 
 
 def listed(data: Any) -> tuple[list[Any], bool]:
@@ -102,7 +85,7 @@ def _apart(several: Any) -> list[Any]:
     return list(several)
 
 
-def picture_of(item: Any, model: Any, spec: Spec, processor: Any) -> Picture:
+def picture_of(item: Any, model: Any, spec: Spec, processor: Any, head: Head) -> Picture:
     """One picture as a stream. Raises InputError."""
     if isinstance(item, Tensor):
         return _processed_already(item, model, spec, processor)

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from mixlens.architectures import TEXT, Spec, base_model, decoder_of, fed, position_limit
-from mixlens.capture.fed import SIGNALS
+from mixlens.capture.fed import SIGNALS, random_signal
 from mixlens.capture.offload import device_of
-from mixlens.capture.probe import random_signal
 
 PROBE_TOKENS = 24  # enough for small windows to end in it
 

@@ -18,31 +18,13 @@ from mixlens.capture.offload import device_of
 from mixlens.capture.run import Reading, run
 from mixlens.capture.sound import MEL, WAVE, Sound
 from mixlens.capture.spectrogram import shape_of
-from mixlens.errors import EmptyInput, InputError, TooLong, UnknownOption
+from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.progress import quiet
 from mixlens.subject.head import Head
-from mixlens.subject.read import Texts
-from mixlens.subject.several import numbered
 from mixlens.subject.waves import Wave, wave_of, words_of
 
 DRAWN = 400  # stretches of a sound whose lowest and highest samples are kept to be drawn
 _TIMINGS: WeakKeyDictionary[Any, Timing] = WeakKeyDictionary()
-
-
-def read_sounds(data: Any, model: Any, spec: Spec, processor: Any, head: Head, truncate: bool) -> Texts:
-    """The sounds of a call. Raises InputError where a single one cannot be read."""
-    if truncate:
-        raise UnknownOption("truncate=True cuts texts, this model reads sounds, which are never cut; leave it out")
-    items, single = listed(data)
-    sounds: list[Sound | InputError] = []
-    for number, item in enumerate(items):
-        try:
-            sounds.append(sound_of(item, model, spec, processor, head))
-        except InputError as error:
-            if single:
-                raise
-            sounds.append(numbered(error, number, "sound"))
-    return Texts(sounds, single)
 
 
 def listed(data: Any) -> tuple[list[Any], bool]:

@@ -11,9 +11,8 @@ import torch
 
 from mixlens.architectures import TEXT, Spec, encoder_of, layer_count, position_limit
 from mixlens.capture.batch import BatchSize
-from mixlens.capture.fed import SOUNDS, kind
+from mixlens.capture.fed import SIGNALS, SOUNDS, kind
 from mixlens.capture.offload import device_of
-from mixlens.capture.picture import PIXELS
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError, Undefined, UnknownArchitecture, UnknownOption
@@ -23,10 +22,9 @@ from mixlens.progress import Progress
 from mixlens.subject.check import Check, of_towers, self_check
 from mixlens.subject.head import Head, Pooled, head_of
 from mixlens.subject.passes import Batch, Made, OnBlock, TextPass, Wanted, batches, passes
-from mixlens.subject.pictures import read_pictures
 from mixlens.subject.probe import pad_id, probe_inputs
 from mixlens.subject.read import Texts, read
-from mixlens.subject.sounds import read_sounds
+from mixlens.subject.signals import read_signals
 from mixlens.subject.towers import NAME_ONE, Tower, require_cosines, towers_of
 from mixlens.subject.unembedding import Unembedding, unembedding_of
 
@@ -117,10 +115,8 @@ class Subject:
                 f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
                 "its answer comes from is lens.trace(source, target), what its encoder mixes is lens.mixing(source)"
             )
-        if self.head.fed == PIXELS:
-            return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
-        if self.head.fed in SOUNDS:
-            return read_sounds(data, self.model, self.spec, self.tokenizer, self.head, truncate)
+        if self.head.fed in SIGNALS:
+            return read_signals(data, self.model, self.spec, self.tokenizer, self.head, truncate)
         texts = read(data, self.model, self.tokenizer, self.head, self.limit, truncate, windows)
         if self.encodes and any(isinstance(text, Tokens) and len(text.text) > 1 for text in texts.each):
             raise InputError(

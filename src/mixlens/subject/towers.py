@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from mixlens.architectures import TEXT, base_model, two_towers
+from mixlens.capture.fed import random_signal
 from mixlens.capture.offload import device_of
 from mixlens.capture.picture import PIXELS
-from mixlens.capture.probe import random_signal
 from mixlens.capture.shadow import implementation, shadow
 from mixlens.errors import SelfCheckFailed, UnknownArchitecture
 from mixlens.precision import is_half

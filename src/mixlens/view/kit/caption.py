@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mixlens.capture.picture import Picture
-from mixlens.capture.sound import Sound
+from mixlens.capture.signal import Signal
 from mixlens.escape import one_line, visible
 from mixlens.view.kit.drawn import Attribution, LayerMaps
 from mixlens.view.kit.spelling import number, probability, spelled, value_text
@@ -23,7 +22,7 @@ def heading(result: Attribution | LayerMaps) -> str:
 def kind(result: Any) -> str:
     """What is explained, as a page calls it."""
     source = getattr(result, "source", None)
-    return "picture" if isinstance(source, Picture) else "sound" if isinstance(source, Sound) else "text"
+    return source.noun if isinstance(source, Signal) else "text"
 
 
 def about(result: Attribution | LayerMaps) -> list[str]:

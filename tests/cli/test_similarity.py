@@ -25,7 +25,8 @@ def lens():
 def similarity(lens, tmp_path, monkeypatch):
     """The verb in an empty folder, on the model that it takes where none is named, loaded once."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mixlens, "load", {"mixlens:minilm": lens}.__getitem__)
+    load = mixlens.load
+    monkeypatch.setattr(mixlens, "load", lambda name: lens if name == "mixlens:minilm" else load(name))
 
     def run(*words):
         result = CliRunner().invoke(app, ["similarity", *words])

@@ -129,7 +129,7 @@ def test_one_measure_is_drawn_and_one_lost_file_is_not_all(
         raise mixlens.errors.ResultFileError("no space")
 
     monkeypatch.setattr("mixlens.view.evaluation_figures._ranking", lambda found, measure: drawn.append(measure))
-    monkeypatch.setattr("mixlens.view.kit.figures.finish", lambda draw, path, *what: draw(*what))
+    monkeypatch.setattr("mixlens.view.kit.figures.finish", lambda draw, path, *what, look: draw(*what))
     monkeypatch.setattr(mixlens.Table, "to_html", broken)
     words = "--methods alti --measures special_rank,spearman:grad_l2,sufficiency --measure sufficiency"
     done = cli(*words.split(), "--html", "t.html", "--latex", "t.tex", "--png", "t.png")

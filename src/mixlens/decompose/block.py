@@ -44,14 +44,14 @@ class Block:
     `x` the vectors that enter it, `attn` its output projection's real output (bias and scale in), `y` the layer's real
     output.
     `place` (batch, row): the positions of the query rows, where not all are there (see `only`); None: all. `number`:
-    which of the layer's attention sub-blocks; None: it has one.
+    which of the layer's attention sub-blocks; None: it has one. `dtype`: the model's own.
     """
 
     def __init__(self, spec: Spec, seen: LayerPass, number: int | None = None) -> None:
         attend = spec.attend if number is None else spec.attends[number]
         where = spec.chain.index(attend)
         self.spec, self.index, self.attend, self.behind = spec, seen.index, attend, spec.chain[where + 1 :]
-        self.half = is_half(seen.x.dtype)
+        self.dtype, self.half = seen.x.dtype, is_half(seen.x.dtype)
         self.module = copy.deepcopy(seen.module).float() if self.half else seen.module
         self.passes = dict(zip(spec.attends, seen.attends, strict=True))
         mine = self.passes[attend]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +10,13 @@ from torch import Tensor
 
 from mixlens.architectures import Attend, Feed, Network, submodule
 from mixlens.capture.again import attention_alone, attention_of
+from mixlens.capture.attention import repeat_heads
 from mixlens.decompose.block import Block
 from mixlens.errors import SelfCheckFailed
 from mixlens.precision import is_half, widened
 
 COPIES = 128  # of one token
+_STEP = 7919  # rows of a call's check: a prime, so that layers look at others
 ROWS = 128  # whose terms are summed up, where there are more (1,500 frames of Whisper)
 TIMES_EPS = 50  # seen on right specs: up to 5.4
 TIMES_HALF = 10  # in half precision: seen up to 1.1; 50 would be 0.4 in bfloat16, and let swapped norms through
@@ -62,6 +65,50 @@ def residuals(block: Block) -> LayerCheck:
         finish=_relative(block.finish(block.attn), block.y),
         norms=max(norms, default=0.0),
     )
+
+
+class CallCheck:
+    """How far the layers of a call are off the model's own numbers: a router or a window may do with a real text what
+    it did not do with the probe.
+
+    Each layer at two rows of each text: the last, and another a layer. What its weights and values give is held against
+    attention's output, `finish` of that against the layer's, relative to the text's largest values there.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths = lengths
+        self.layers: list[tuple[Tensor, float, str]] = []  # by text, what is allowed, which layer
+
+    @torch.no_grad()
+    def look(self, block: Block) -> None:
+        """A layer of the texts, one attention in it."""
+        at = [[n - 1, (_STEP * (block.index + 1)) % n] for n in self.lengths]
+        rows = block.only(torch.tensor(at, dtype=torch.int64, device=block.x.device))
+        context = rows.call.weights() @ repeat_heads(rows.values, rows.call.groups)
+        projection, bias = block.output
+        made = torch.einsum("bhrw,hwd->brd", context, projection)
+        made = made if bias is None else made + bias
+        off = torch.maximum(_of_each(made - rows.attn, block.attn), _of_each(rows.finish(rows.attn) - rows.y, block.y))
+        self.layers.append((off, tolerance(block, block.dtype), f"{type(block.module).__name__} {block.index}"))
+
+    def require(self) -> list[float]:
+        """The largest of each text. Raises SelfCheckFailed."""
+        if not self.layers:
+            return [0.0] * len(self.lengths)
+        all_layers = torch.stack([off for off, *_ in self.layers]).cpu()
+        for off, (_, limit, name) in zip(all_layers, self.layers, strict=True):
+            if not bool((off <= limit).all()):
+                raise SelfCheckFailed(
+                    f"expected the decomposition of {name} to add up to the model's own numbers on this text as it did "
+                    f"at load, it is off by {float(off.max()):.1e} (at most {limit:.1e}); a router, a window or a "
+                    "branch of the model does something else here than its spec says, so nothing is explained"
+                )
+        return [float(worst) for worst in all_layers.amax(0)]
+
+
+def _of_each(difference: Tensor, real: Tensor) -> Tensor:
+    """The largest difference of each text, relative to its largest real value, (batch,)."""
+    return difference.abs().amax((1, 2)) / real.abs().amax((1, 2)).clamp_min(torch.finfo(real.dtype).tiny)
 
 
 def _some_rows(block: Block) -> Block:

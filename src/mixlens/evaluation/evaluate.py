@@ -27,7 +27,7 @@ from mixlens.evaluation.design import NULL, Entry, make
 from mixlens.evaluation.log import Log, finished
 from mixlens.evaluation.manifest import manifest
 from mixlens.evaluation.naming import source_named
-from mixlens.evaluation.refusals import refuse_target
+from mixlens.evaluation.refusals import refuse_no_lens, refuse_target
 from mixlens.evaluation.result import Table
 from mixlens.evaluation.scored import Setting
 from mixlens.evaluation.tabulate import tabulate
@@ -106,6 +106,7 @@ def evaluate(
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work
     kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
+    refuse_no_lens(lens, second)
     lens.subject.require_one_read()
     options = {k: dict(v) for k, v in (options or {}).items()}
     drawn = _drawn(kept, seed)

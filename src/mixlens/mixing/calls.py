@@ -91,7 +91,7 @@ def layer_maps(
 ) -> LayerMaps:
     """The LayerMaps of one text: of all rows, or of `rows`. Raises ModelError where all maps are zero."""
     mixing, tokens = MIXING[name], text_pass.tokens
-    meta = provenance(subject, tokens)
+    meta = provenance(subject, tokens, text_pass.off)
     zero = (scores == 0).all(-1)
     if mixing.work != "forward" and bool(zero.any()):
         require_something(name, not bool((scores == 0).all()))

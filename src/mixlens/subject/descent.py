@@ -13,7 +13,7 @@ from mixlens.capture.replay import Replay
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.capture.sight import Sight, Sights
 from mixlens.capture.stream import Stream
-from mixlens.decompose import Block
+from mixlens.decompose import Block, CallCheck
 from mixlens.decompose.scratch import keep_pages, release
 from mixlens.precision import at_least_single
 from mixlens.progress import Progress
@@ -44,7 +44,8 @@ class Descent:
 
     `on_block` gives (1, query, key); `by_rows`: of some rows with less work. `top`: the query rows that are wanted of
     the last layer. `watch`: sees each layer on the way up. `at`: where the head's answer is read (`logits`); None: the
-    head is not run. `output`: what the pass gave. Raises SelfCheckFailed, NotFinite.
+    head is not run. `output`: what the pass gave; `off`: how far its layers are off the model's own numbers. Raises
+    SelfCheckFailed, NotFinite.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Descent:
         self._subject, self._on_block, self._by_rows, self._watch = subject, on_block, by_rows, watch
         self._progress, self._top = progress, None if top is None else list(top)
         self._count, n = subject.layers, len(tokens)
-        self._sights, self._maps = Sights([n]), dict[int, list[Part]]()
+        self._sights, self._maps, self._sums = Sights([n]), dict[int, list[Part]](), CallCheck([n])
         self._size = max(1, PART_BYTES // (n * at_least_single(subject.model.dtype).itemsize))
         self._replay: Replay | None = None  # where the maps are not kept
         (batch,) = subject.batches([tokens], 1)
@@ -78,6 +79,7 @@ class Descent:
                     self.output = run(subject.model, subject.spec, batch.inputs, self._up_with_maps, reading)
             finally:
                 release()
+        (self.off,) = self._sums.require()
         logits = None if at_each is None else part_logits(self.output, subject.head.keys, at_each, [n])
         self.logits: tuple[Tensor, ...] | None = None if logits is None else logits[0]
 
@@ -99,6 +101,7 @@ class Descent:
     def _up(self, seen: LayerPass, block: Block | None = None) -> None:
         block = block or Block(self._subject.spec, seen)
         self._sights.look(block.call)
+        self._sums.look(block)
         if self._watch is not None:
             self._watch(block)
         if self._progress is not None:

@@ -144,7 +144,9 @@ def _classes(model: Any) -> int | None:
     if not isinstance(end, int) or fed(model) != TEXT or model is base_model(model):
         return None
     size = base_model(model).get_input_embeddings().num_embeddings
-    ids = torch.tensor([[i for i in range(3, 9) if i != end and i < size] + [end]], device=device_of(model))
+    ids = torch.tensor(
+        [[i for i in range(3, 9) if i != end and i < size] + [end]], dtype=torch.int64, device=device_of(model)
+    )
     plain: Any = shadow(model, "eager")
     try:
         logits = getattr(plain(input_ids=ids, attention_mask=torch.ones_like(ids)), "logits", None)

@@ -15,7 +15,7 @@ from mixlens.capture.offload import device_of
 from mixlens.capture.run import LayerPass, Reading, run
 from mixlens.capture.sight import Sight, Sights
 from mixlens.capture.stream import Stream
-from mixlens.decompose import Block
+from mixlens.decompose import Block, CallCheck
 from mixlens.decompose.scratch import keep_pages, release
 from mixlens.errors import UnknownOption
 from mixlens.progress import Progress
@@ -38,6 +38,7 @@ class TextPass:
     layers: list[Tensor]
     sights: list[Sight]
     logits: tuple[Tensor, ...] | None = None  # (class,) or (vocabulary,) at the asked position; QA: start and end
+    off: float | None = None  # how far its layers are off the model's own numbers (see `CallCheck`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +94,7 @@ def passes(
                 if not all(bool(torch.isfinite(t).all()) for t in text_pass.layers):
                     raise not_finite(model, "a score")
                 text_pass.logits = None if logits is None else logits[b]
+        kept.check()
         yield batch.members, kept.passes
 
 
@@ -107,10 +109,12 @@ class _Kept:
     square: bool
     passes: list[list[TextPass]] = field(init=False)
     sights: Sights = field(init=False)
+    sums: CallCheck = field(init=False)
     waiting: list[tuple[Tensor, list[TextPass], bool]] = field(default_factory=list)  # a device that works ahead
 
     def __post_init__(self) -> None:
         self.sights = Sights([len(text) for text in self.texts])
+        self.sums = CallCheck([len(text) for text in self.texts])
         seen = self.sights.texts
         self.passes = [[TextPass(text, [], seen[b]) for b, text in enumerate(self.texts)] for _ in self.make]
 
@@ -123,11 +127,18 @@ class _Kept:
             if block is None:
                 block = Block(self.spec, seen)
                 self.sights.look(block.call)
+                self.sums.look(block)
             rows = None if wanted is None else _rows([wanted(i, seen.index) for i in self.members], seen.x)
             scores = on_block(block if rows is None else block.only(rows))
             self.waiting.append((scores, text_passes, rows is not None))
             if scores.device.type == "cpu":
                 self.hand_out_the_rest()
+
+    def check(self) -> None:
+        """Tell each text how far its layers are off. Raises SelfCheckFailed."""
+        for b, off in enumerate(self.sums.require() if self.sums.layers else ()):
+            for of_function in self.passes:
+                of_function[b].off = off
 
     def hand_out_the_rest(self) -> None:
         """A layer's tensor to each text, padding cut off; query rows that were asked for are no padding."""

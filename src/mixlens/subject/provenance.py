@@ -17,8 +17,8 @@ def _version(package: str) -> str:
     return version(package)
 
 
-def provenance(subject: Subject, tokens: Stream) -> dict[str, Any]:
-    """The `meta` that every result of a text has."""
+def provenance(subject: Subject, tokens: Stream, off: float | None = None) -> dict[str, Any]:
+    """The `meta` that every result of a text has; `off`: how far this very call was off, where it decomposed layers."""
     warned = warnings(subject, tokens)
     return {
         "model": subject.name,
@@ -28,6 +28,7 @@ def provenance(subject: Subject, tokens: Stream) -> dict[str, Any]:
         "transformers": _version("transformers"),
         "torch": _version("torch"),
         "self_check": subject.residual,
+        **({} if off is None else {"call_check": off}),
         **({} if subject.origin == "hand-written" else {"spec": subject.origin}),
         **({"dropped": tokens.dropped} if tokens.dropped else {}),
         **({"warnings": warned} if warned else {}),

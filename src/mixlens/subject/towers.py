@@ -97,7 +97,9 @@ def features(output: Any) -> Tensor:
 @torch.no_grad()
 def reads_last(tower: Tower) -> bool:
     """Whether the vector changes with a last token that is padding by its mask."""
-    ids = torch.tensor([[5, *[1] * (_TOKENS - 1)], [5, *[1] * (_TOKENS - 2), 2]], device=device_of(tower.base_model))
+    ids = torch.tensor(
+        [[5, *[1] * (_TOKENS - 1)], [5, *[1] * (_TOKENS - 2), 2]], dtype=torch.int64, device=device_of(tower.base_model)
+    )
     mask = torch.ones_like(ids)
     mask[:, _TOKENS // 2 :] = 0
     plain: Any = shadow(tower, "eager")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from mixlens.answer import Answer
 from mixlens.attribute.traced import slopes
 from mixlens.capture.run import LayerPass, run
 from mixlens.capture.stream import Stream
-from mixlens.decompose import Block, Terms
+from mixlens.decompose import Block, CallCheck, Terms
 from mixlens.decompose.dots import dots
 from mixlens.progress import Progress
 from mixlens.subject import Subject
@@ -34,6 +34,7 @@ class RowsPass:
     beside: list[Any]
     last: Float[Tensor, "row dim"]  # the last layer's output
     normed: Float[Tensor, "row dim"]  # the same behind the final norm
+    off: float | None = field(default=None, kw_only=True)  # how far its layers are off the model's own numbers
 
 
 @dataclass(eq=False)
@@ -73,14 +74,18 @@ def rows_pass(
 ) -> RowsPass:
     """One pass over a text, of which a `Keeper` keeps what it does; `progress` hears of its layers."""
     (batch,) = subject.batches([tokens], 1)
-    keeper = Keeper(rows, also)
+    keeper, sums = Keeper(rows, also), CallCheck([len(tokens)])
 
     def keep(seen: LayerPass) -> None:
-        keeper.see(Block(subject.spec, seen))
+        block = Block(subject.spec, seen)
+        sums.look(block)
+        keeper.see(block)
         if progress is not None:
             progress(seen.index + 1, subject.layers)
 
-    return keeper.kept(run(subject.model, subject.spec, batch.inputs, keep))
+    kept = keeper.kept(run(subject.model, subject.spec, batch.inputs, keep))
+    (off,) = sums.require()
+    return replace(kept, off=off)
 
 
 def directions(

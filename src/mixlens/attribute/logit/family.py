@@ -70,7 +70,7 @@ class Logit(Method):
             logits = subject.unembedding.logits(seen.normed)
             resolved = answer(subject.head, read, (logits[0],))
             scores, layers = self.score(subject, seen, logits, [resolved], ask.options)
-            meta = {**provenance(subject, tokens), "of": resolved.chosen(self.of)}
+            meta = {**provenance(subject, tokens, seen.off), "of": resolved.chosen(self.of)}
             results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
         return results
 

@@ -34,7 +34,7 @@ def rolled_pass(
     """One pass over a text, ready to be gone through again from the top down, beside what `rows_pass` keeps."""
     keeper = Keeper(rows, lambda block, chosen: (chosen.x[0], (chosen.y - chosen.result("residual"))[0]))
     down = Descent(subject, tokens, lambda block: alti(block, p=p), by_rows=True, watch=keeper.see, progress=progress)
-    return RolledPass(**vars(keeper.kept(down.output)), down=down)
+    return RolledPass(**{**vars(keeper.kept(down.output)), "off": down.off}, down=down)
 
 
 def alti_logits(seen: RolledPass, u: Float[Tensor, "row dim"], *, ffn: bool = False) -> Float[Tensor, "row source"]:

@@ -41,7 +41,7 @@ def descended(subject: Subject, ask: Request[Preset], i: int, progress: Progress
     read = ask.reads[i]
     top = [read.row] if isinstance(read.row, int) else None
     down = _descent(subject, ask.method, ask.texts[i], ask.options, top, progress, at=read.at)
-    return rolled_text(subject, ask, i, down.layers(), down.sights, down.logits)
+    return rolled_text(subject, ask, i, down.layers(), down.sights, down.logits, down.off)
 
 
 @torch.no_grad()
@@ -52,6 +52,7 @@ def rolled_text(
     layers: Layers,
     sights: Sequence[Sight],
     logits: tuple[Tensor, ...] | None,
+    off: float | None,
 ) -> Attribution:
     """The Attribution of text i from its layers, the last first. Raises TargetError."""
     preset, tokens = ask.method, ask.texts[i]
@@ -63,7 +64,7 @@ def rolled_text(
     )
     scores = made.sum(1)
     each = looked.own_rows(windows, _even_share(preset)).to(scores) if looked.queries else scores
-    meta |= _noticed(subject, preset, tokens, looked)
+    meta |= _noticed(subject, preset, tokens, looked, off)
     if ask.options.get("zero_cls"):
         scores = without_cls(subject, tokens, scores)
         each = without_cls(subject, tokens, each)
@@ -77,7 +78,7 @@ def traced(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
     ask.passed(down.output.last_hidden_state[0, ask.rows])
     looked = Looked()
     made, _, _ = _rolled(subject, preset, ask.tokens, looked.at(down.layers()), down.sights, ask.rows, ask.options)
-    _noticed(subject, preset, ask.tokens, looked)
+    _noticed(subject, preset, ask.tokens, looked, down.off)
     return without_cls(subject, ask.tokens, made[-1]) if ask.options.get("zero_cls") else made[-1]
 
 
@@ -134,9 +135,9 @@ def _even_share(preset: Preset) -> float:
     return RESIDUAL if MIXING[preset.mixing].holds_residual else 0.0
 
 
-def _noticed(subject: Subject, preset: Preset, tokens: Stream, looked: Looked) -> dict[str, Any]:
+def _noticed(subject: Subject, preset: Preset, tokens: Stream, looked: Looked, off: float | None) -> dict[str, Any]:
     """Where the maps come from, and which of their rows are zeros. Raises ModelError where all are."""
-    meta = provenance(subject, tokens)
+    meta = provenance(subject, tokens, off)
     if MIXING[preset.mixing].work != "forward" and looked.zeros:
         require_something(preset.mixing, not looked.nothing)
         meta["zero_rows"] = tuple(sorted(looked.zeros))

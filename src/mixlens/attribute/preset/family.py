@@ -179,7 +179,7 @@ def _together(
                 i = chosen[member]
                 if way == "down":
                     layers = kept_layers(text_pass.layers, None if rows is None else rows(member, subject.layers - 1))
-                    mine[i] = rolled_text(subject, ask, i, layers, text_pass.sights, text_pass.logits)
+                    mine[i] = rolled_text(subject, ask, i, layers, text_pass.sights, text_pass.logits, text_pass.off)
                 else:
                     part = part_of(report, done + at, len(chosen))
                     mine[i] = layered_text(subject, ask, i, text_pass, way == "rows", part)

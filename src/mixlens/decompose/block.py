@@ -236,12 +236,14 @@ class Block:
 
     def texts(self) -> Iterator[Block]:
         """The same for each text of the batch alone."""
-        batch = len(self.x)
-        for b in range(batch):
-            text = copy.copy(self)
-            for name in ("x", "attn", "y", "norms", "values", "call", "arguments", "passes"):
-                setattr(text, name, of_text(getattr(self, name), b, batch))
-            yield text
+        yield from map(self.text, range(len(self.x)))
+
+    def text(self, b: int) -> Block:
+        """The same for text b of the batch alone."""
+        text = copy.copy(self)
+        for name in ("x", "attn", "y", "norms", "values", "call", "arguments", "passes"):
+            setattr(text, name, of_text(getattr(self, name), b, len(self.x)))
+        return text
 
     def jacobians(self) -> Jacobians:
         """Of query, key and value with respect to the layer's input, token by token, for a block of one text.

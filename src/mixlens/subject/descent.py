@@ -64,7 +64,7 @@ class Descent:
         self._subject, self._on_block, self._by_rows, self._watch = subject, on_block, by_rows, watch
         self._progress, self._top = progress, None if top is None else list(top)
         self._count, n = subject.layers, len(tokens)
-        self._sights, self._maps, self._sums = Sights([n]), dict[int, list[Part]](), CallCheck([n])
+        self._sights, self._maps, self._sums = Sights([n]), dict[int, list[Part]](), CallCheck([n], self._count)
         self._size = max(1, PART_BYTES // (n * at_least_single(subject.model.dtype).itemsize))
         self._replay: Replay | None = None  # where the maps are not kept
         (batch,) = subject.batches([tokens], 1)
@@ -79,7 +79,7 @@ class Descent:
                     self.output = run(subject.model, subject.spec, batch.inputs, self._up_with_maps, reading)
             finally:
                 release()
-        (self.off,) = self._sums.require()
+        self.off = self._sums.require()
         logits = None if at_each is None else part_logits(self.output, subject.head.keys, at_each, [n])
         self.logits: tuple[Tensor, ...] | None = None if logits is None else logits[0]
 

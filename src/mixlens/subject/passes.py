@@ -38,7 +38,7 @@ class TextPass:
     layers: list[Tensor]
     sights: list[Sight]
     logits: tuple[Tensor, ...] | None = None  # (class,) or (vocabulary,) at the asked position; QA: start and end
-    off: float | None = None  # how far its layers are off the model's own numbers (see `CallCheck`)
+    off: float | None = None  # how far the layers were off the model's own numbers (see `CallCheck`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def passes(
     keep_pages()
     layers = layer_count(model, spec)
     for batch in batches(model, texts, batch_size, pad, head=answers is not None):
-        kept = _Kept(spec, [texts[i] for i in batch.members], batch.members, make, square)
+        kept = _Kept(spec, [texts[i] for i in batch.members], batch.members, make, square, layers)
 
         def on_layer(seen: LayerPass, kept: _Kept = kept, batch: Batch = batch) -> None:
             kept.add(seen)
@@ -107,6 +107,7 @@ class _Kept:
     members: list[int]
     make: Sequence[Made]
     square: bool
+    count: int  # of layers
     passes: list[list[TextPass]] = field(init=False)
     sights: Sights = field(init=False)
     sums: CallCheck = field(init=False)
@@ -114,7 +115,7 @@ class _Kept:
 
     def __post_init__(self) -> None:
         self.sights = Sights([len(text) for text in self.texts])
-        self.sums = CallCheck([len(text) for text in self.texts])
+        self.sums = CallCheck([len(text) for text in self.texts], self.count)
         seen = self.sights.texts
         self.passes = [[TextPass(text, [], seen[b]) for b, text in enumerate(self.texts)] for _ in self.make]
 
@@ -135,10 +136,11 @@ class _Kept:
                 self.hand_out_the_rest()
 
     def check(self) -> None:
-        """Tell each text how far its layers are off. Raises SelfCheckFailed."""
-        for b, off in enumerate(self.sums.require() if self.sums.layers else ()):
-            for of_function in self.passes:
-                of_function[b].off = off
+        """Tell the texts how far the layers are off. Raises SelfCheckFailed."""
+        off = self.sums.require() if self.sums.layers else None
+        for of_function in self.passes:
+            for text_pass in of_function:
+                text_pass.off = off
 
     def hand_out_the_rest(self) -> None:
         """A layer's tensor to each text, padding cut off; query rows that were asked for are no padding."""

@@ -74,7 +74,7 @@ def rows_pass(
 ) -> RowsPass:
     """One pass over a text, of which a `Keeper` keeps what it does; `progress` hears of its layers."""
     (batch,) = subject.batches([tokens], 1)
-    keeper, sums = Keeper(rows, also), CallCheck([len(tokens)])
+    keeper, sums = Keeper(rows, also), CallCheck([len(tokens)], subject.layers)
 
     def keep(seen: LayerPass) -> None:
         block = Block(subject.spec, seen)
@@ -84,8 +84,7 @@ def rows_pass(
             progress(seen.index + 1, subject.layers)
 
     kept = keeper.kept(run(subject.model, subject.spec, batch.inputs, keep))
-    (off,) = sums.require()
-    return replace(kept, off=off)
+    return replace(kept, off=sums.require())
 
 
 def directions(

@@ -173,7 +173,7 @@ def image(axes: Any, panel: Array, scale: colors.Scale, **more: Any) -> Any:
 
 def color_bar(figure: Figure, drawn: Any) -> None:
     """The scale of an image beside all axes of its figure."""
-    height = figure.get_figheight()
+    height = figure.bbox.height / figure.dpi  # of a SubFigure too
     given = style.current().ax
     axes = figure.axes if given is None else given
     bar = figure.colorbar(drawn, ax=axes, fraction=0.03, pad=0.01, aspect=25, shrink=min(1.0, 4 / height))

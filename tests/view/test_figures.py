@@ -295,6 +295,19 @@ def test_axes_of_a_caller(film, maps):
     figure.draw_without_rendering()
 
 
+def test_tokens_are_no_tex(film, maps):
+    with matplotlib.rc_context({"text.usetex": True}):
+        ax = Figure().subplots()
+        ax.set_xlabel("the caller's")
+        film.plot(ax=ax, title="a_$")
+        drawn = [film.plot(), film.plot(kind="text"), maps.plot(), maps.plot(kind="graph")]
+        for text in [text for figure in drawn for text in figure.findobj(matplotlib.text.Text)]:
+            assert not text.get_usetex()
+        seen = [text for text in ax.findobj(matplotlib.text.Text) if text.get_visible()]
+        written = [text for text in seen if text.get_text() in ("a_$", *film.display)]
+        assert len(written) > 2 and not any(text.get_usetex() for text in written)
+
+
 def test_axes_of_a_subfigure(film, maps):
     left, right = Figure(figsize=(7, 3)).subfigures(1, 2)
     assert maps.layer(-1).plot(ax=left.subplots()) is left and film.plot(ax=right.subplots()) is right

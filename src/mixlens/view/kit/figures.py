@@ -71,9 +71,12 @@ def finish(
         raise UnknownOption("expected path= or ax=, got both: the figure of given Axes is yours to save")
     with style.styled(chosen):
         figure = draw(*args)
-        if chosen.font is not None:
-            for text in (figure if chosen.ax is None else chosen.ax).findobj(Text):
-                text.set_family(families())  # type: ignore[attr-defined]
+        texts: list[Any] = (figure if chosen.ax is None else chosen.ax).findobj(Text)
+        for text in texts:
+            if chosen.font is not None:
+                text.set_family(families())
+            if chosen.ax is None or not text.get_parse_math():
+                text.set_usetex(False)  # a token, or a %, is no TeX, whatever `text.usetex` says
     if chosen.ax is None:
         figure.__class__ = Picture
     if path is not None:

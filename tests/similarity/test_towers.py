@@ -231,6 +231,10 @@ def test_every_other_verb_asks_for_one_tower(picture):
         lens.plan(TEXT, "alti")
     with pytest.raises(Undefined, match=says):
         lens.subject.read(TEXT)
+    with pytest.raises(Undefined, match=says):
+        mixlens.explain_data(lens, [TEXT], "alti")  # not text by text
+    with pytest.raises(Undefined, match=says):
+        mixlens.evaluate(lens, [TEXT], ["alti"], ["aopc"])
 
 
 def test_both_towers_are_checked_and_the_model_stays_as_it_is(picture):

@@ -107,6 +107,7 @@ def explain_data(
     """
     report: Any = progress or (lambda done, total: None)  # a function or None, by `barred`
     refuse_no_lens(lens, None)
+    lens.subject.require_one_stream()
     parquet()
     for name, value, least in (("top", top, 1), ("seed", seed, 0)):
         if not is_whole(value) or value < least:

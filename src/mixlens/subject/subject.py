@@ -111,18 +111,7 @@ class Subject:
 
         Raises InputError, and Undefined for an encoder-decoder or two towers, which are not fed one text.
         """
-        self.require_one_tower()
-        if self.classifies:
-            raise Undefined(
-                f"expected a model of one stream, got a classifier of an encoder and a decoder "
-                f"({type(self.model).__name__}): lens.attribute(text) and lens.mixing(text) explain it, nothing else "
-                "is built for it"
-            )
-        if self.memory is not None:
-            raise Undefined(
-                f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
-                "its answer comes from is lens.trace(source, target), what its encoder mixes is lens.mixing(source)"
-            )
+        self.require_one_stream()
         if self.head.fed == PIXELS:
             return read_pictures(data, self.model, self.spec, self.tokenizer, truncate)
         if self.head.fed in SOUNDS:
@@ -146,6 +135,21 @@ class Subject:
                 f"expected a model that reads one text or one picture, got two towers "
                 f"({type(self.whole).__name__}): which words and which patches make them alike is "
                 f"lens.similarity(text, picture); for all else name one: {NAME_ONE}"
+            )
+
+    def require_one_stream(self) -> None:
+        """Raises Undefined for an encoder-decoder or two towers, which are not fed one text."""
+        self.require_one_tower()
+        if self.classifies:
+            raise Undefined(
+                f"expected a model of one stream, got a classifier of an encoder and a decoder "
+                f"({type(self.model).__name__}): lens.attribute(text) and lens.mixing(text) explain it, nothing else "
+                "is built for it"
+            )
+        if self.memory is not None:
+            raise Undefined(
+                f"expected a model that reads one text, got an encoder-decoder ({type(self.model).__name__}): where "
+                "its answer comes from is lens.trace(source, target), what its encoder mixes is lens.mixing(source)"
             )
 
     @property

@@ -47,7 +47,8 @@ class Target:
         if self.of is not None and not (isinstance(self.of, str) and self.of in ("logit", "prob", "log_odds")):
             raise TargetError(f"expected of='logit', 'prob' or 'log_odds', got {shown(self.of)}")
         ends = self.position if isinstance(self.position, tuple) else (self.position,)
-        if self.position is not None and not all(map(is_whole, ends)):
+        pair = not isinstance(self.position, tuple) or len(self.position) == 2
+        if self.position is not None and not (pair and all(map(is_whole, ends))):
             raise TargetError(f"expected a position, a whole number, or (start, end), got {shown(self.position)}")
         characters = isinstance(self.word, tuple) and len(self.word) == 2 and all(map(is_whole, self.word))
         if self.word is not None and not (characters or (isinstance(self.word, str) and self.word.strip())):

@@ -162,7 +162,12 @@ def test_every_method_explains_one_and_a_batch_changes_nothing(lens, method):
             "'Smith' is none of it; it is a part of 'Smithson' there",
         ),
         (Target("PER", word="Pariss"), TargetError, r"'Pariss' is none of it; did you mean 'Paris'\?"),
-        (Target("PERS", word="Anna"), TargetError, r"no label 'PERS'"),
+        (Target("PERS", word="Anna"), TargetError, r"no label 'PERS'; did you mean 'PER'\?"),
+        (
+            Target("XYZ", word="Anna"),
+            TargetError,
+            "no label 'XYZ'; known are: B-LOC, B-PER, I-LOC, I-PER, LOC, MISC, O, PER",
+        ),
         (Target("PER"), TargetError, "an entity stands at tokens: pass word= a word of the text, or position=0 to 10"),
         (
             Target("PER", foil="B-PER", word="Anna"),
@@ -185,6 +190,17 @@ def test_every_method_explains_one_and_a_batch_changes_nothing(lens, method):
 def test_refusals(lens, target, error, said):
     with pytest.raises(error, match=said):
         lens.attribute(TEXT, "grad_x_input", target=target)
+
+
+@pytest.mark.parametrize("position", [(), (1,), (1, 2, 3)])
+def test_a_position_of_another_length_is_none(position):
+    with pytest.raises(TargetError, match=r"expected a position, a whole number, or \(start, end\), got \("):
+        Target("PER", position=position)
+
+
+def test_words_that_overlap_themselves_stand_there_twice(lens):
+    with pytest.raises(TargetError, match=r"position=\(1, 2\) or position=\(2, 3\)"):
+        lens.attribute("Anna Anna Anna", target=Target("PER", word="Anna Anna"))
 
 
 def test_a_word_that_stands_there_twice(lens):

@@ -142,3 +142,11 @@ def test_a_premise_and_its_hypothesis_are_read_as_one(tmp_path):
 def test_both_places_of_a_token_are_summed():
     row = torch.tensor([1.0, 2, 3, 10, 20, 30])  # three tokens; the decoder reads its start and the first two
     assert folded(row, 3).tolist() == [21, 32, 3, 10]
+
+
+def test_a_data_set_is_refused_before_its_first_text():
+    says = "expected a model of one stream, got a classifier of an encoder and a decoder"
+    with pytest.raises(Undefined, match=says):
+        mixlens.explain_data(lens("bart"), [TEXT], "saliency")
+    with pytest.raises(Undefined, match=says):
+        mixlens.evaluate(lens("bart"), [TEXT], ["saliency"], ["aopc"])

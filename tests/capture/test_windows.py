@@ -93,8 +93,13 @@ def test_bounds(window, stride, said):
 
 def test_a_pair_that_leaves_no_room():
     whole = encode(("w5 w6 w7", "w8 w9"), tokenizer())
-    with pytest.raises(UnknownOption, match=r"more than 6 tokens, .* \(the special tokens and the first text\), got 6"):
+    with pytest.raises(InputError, match=r"more than 6 tokens, .* \(the special tokens and the first text\), got 6"):
         windows_of(whole, 6, None, None)
+    with pytest.raises(InputError, match=r"expected stride= of 1 to 2, .* got 3"):
+        windows_of(whole, 8, 3, None)  # of another pair it might be one
+    for window, stride in ((3, None), (8, 6)):
+        with pytest.raises(UnknownOption):
+            windows_of(whole, window, stride, None)  # of none
 
 
 def test_what_is_no_text():

@@ -372,6 +372,12 @@ def test_a_file_s_columns(lens: mixlens.Lens, tmp_path: Path) -> None:
         ]
 
 
+def test_a_pair_that_leaves_windows_no_room_fails_alone(lens, tmp_path):
+    rows = [("a deep film " * 7, "not bad " * 12), ("a deep film", "not bad " * 12)]
+    explained = mixlens.explain_data(lens, rows, "grad_x_input", out=tmp_path / "run", window=20)
+    assert (len(explained), len(explained.failures)) == (1, 1)
+
+
 def test_long_texts_in_windows(lens, tmp_path):
     long = " ".join(["a deep and meaningful film."] * 8)
     rows = ["not bad", long, "very good"]

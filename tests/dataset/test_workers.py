@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import accelerate
@@ -19,6 +21,7 @@ from torch.nn.utils import parametrizations
 import mixlens
 from mixlens.dataset import engines
 from mixlens.dataset import explain as module
+from mixlens.dataset import worker as worker_module
 from mixlens.dataset.worker import Worker
 from mixlens.errors import DataError, ModelError, UnknownOption, WorkerLost
 
@@ -173,6 +176,73 @@ def test_what_cannot_be_sent_is_refused(tiny_bert_folder: Path, lens: mixlens.Le
     parametrizations.weight_norm(other.model.classifier)
     with pytest.raises(ModelError, match=r"sent to another process \(pickled\), got: .*parametrized"):
         mixlens.explain_data(other, TEXTS, "alti", workers=2)
+
+
+def test_classes_that_only_the_run_knows(
+    tiny_bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a script or of a notebook's cells are."""
+    cells: Any = ModuleType("cells")
+
+    class Here:
+        count = 1
+
+        def __init__(self, setting: Any, workers: int | None) -> None:
+            engines.pack(setting, file := io.BytesIO())
+            self.packed = file.getvalue()
+
+        def hand(self, window: Any) -> Callable[[], Any]:
+            sys.modules.pop("cells", None)
+            return lambda: Worker(self.packed, "cpu", torch.get_num_threads()).rows(window)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setitem(sys.modules, "cells", cells)
+    monkeypatch.setattr(engines, "ENGINES", {"local": Here})
+    mine = mixlens.load(str(tiny_bert_folder))
+    cells.Mine = type("Mine", (type(mine.model),), {"__module__": "cells"})
+    mine.model.__class__ = cells.Mine
+    with pytest.raises(ModelError, match="whose classes a worker can import, got: No module named 'cells'; put them"):
+        mixlens.explain_data(mine, TEXTS, "alti", workers=2)
+
+
+class Answers(io.BytesIO):
+    """What a worker wrote."""
+
+    def close(self) -> None:
+        pass
+
+
+class Odd(Exception):
+    """One that does not come out of a pickle."""
+
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(f"{name} {number}")
+
+
+def test_a_worker_answers_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells: Any = ModuleType("cells")
+    cells.Row = type("Row", (), {"__module__": "cells"})
+    with monkeypatch.context() as known:
+        known.setitem(sys.modules, "cells", cells)
+        unknown = pickle.dumps(cells.Row())
+    sent = [pickle.dumps(("setting.pt", "cpu", 1)), *(pickle.dumps(window) for window in (unknown, pickle.dumps(7)))]
+    answers = Answers()
+
+    def rows(worker: Any, window: Any) -> Any:
+        raise Odd("a worker's", window)
+
+    monkeypatch.setattr(Worker, "rows", rows)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"".join(sent))))
+    monkeypatch.setattr(worker_module, "os", SimpleNamespace(fdopen=lambda handle, mode: answers))
+    monkeypatch.setattr(worker_module, "signal", SimpleNamespace(signal=lambda *args: None, SIGINT=2, SIG_IGN=1))
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    worker_module.main(1)
+    answers.seek(0)
+    refused, odd = pickle.load(answers), pickle.load(answers)
+    assert isinstance(refused, DataError) and "rows whose classes a worker can import, got: No mod" in str(refused)
+    assert type(odd) is RuntimeError and str(odd) == "Odd: a worker's 7"
 
 
 def test_workers_and_engines_are_checked(lens: mixlens.Lens) -> None:

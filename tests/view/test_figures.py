@@ -295,12 +295,49 @@ def test_axes_of_a_caller(film, maps):
     figure.draw_without_rendering()
 
 
+def test_tokens_are_no_tex(film, maps):
+    with matplotlib.rc_context({"text.usetex": True}):
+        ax = Figure().subplots()
+        ax.set_xlabel("the caller's")
+        film.plot(ax=ax, title="a_$")
+        drawn = [film.plot(), film.plot(kind="text"), maps.plot(), maps.plot(kind="graph")]
+        for text in [text for figure in drawn for text in figure.findobj(matplotlib.text.Text)]:
+            assert not text.get_usetex()
+        seen = [text for text in ax.findobj(matplotlib.text.Text) if text.get_visible()]
+        written = [text for text in seen if text.get_text() in ("a_$", *film.display)]
+        assert len(written) > 2 and not any(text.get_usetex() for text in written)
+
+
+def test_axes_of_a_subfigure(film, maps):
+    left, right = Figure(figsize=(7, 3)).subfigures(1, 2)
+    assert maps.layer(-1).plot(ax=left.subplots()) is left and film.plot(ax=right.subplots()) is right
+    left.get_figure(root=True).draw_without_rendering()
+
+
+def test_the_smallest_letters_are_drawn(film, maps, tmp_path):
+    for plot in (film.plot, maps.plot):
+        plot(tmp_path / "small.png", fontsize=3, dpi=30)
+
+
+def test_axes_that_hold_no_figure_are_refused(film, maps):
+    figure = Figure()
+    removed, polar = figure.add_subplot(), figure.add_subplot(projection="polar")
+    removed.remove()
+    for result in (film, maps.layer(-1)):
+        with pytest.raises(UnknownOption, match="Axes of a figure, got some that were removed from theirs"):
+            result.plot(ax=removed)
+        with pytest.raises(UnknownOption, match="Axes with an x and a y axis, got polar ones; add a plain subplot"):
+            result.plot(ax=polar)
+        with pytest.raises(UnknownOption, match="Axes with linear scales, got linear and log"):
+            result.plot(ax=Figure().subplots(subplot_kw={"xscale": "log"}))
+
+
 WRONG = [
     ({"sise": (1, 2)}, "plot has no option 'sise'; did you mean 'size'?"),
     ({"size": 3}, r"expected size=\(width, height\), inches of 0.5 to 100, got 3"),
     ({"size": (0, 3)}, "inches of 0.5 to 100"),
-    ({"dpi": "high"}, "expected dpi= a number of 10 to 2400, got 'high'"),
-    ({"fontsize": 0}, "expected fontsize= a number of 1 to 100, got 0"),
+    ({"dpi": "high"}, "expected dpi= a number of 30 to 2400, got 'high'"),
+    ({"fontsize": 0}, "expected fontsize= a number of 3 to 100, got 0"),
     ({"font": "No Such Font"}, "expected font= the name of an installed family, got 'No Such Font'"),
     ({"cmap": "virdis"}, "got 'virdis'; did you mean 'viridis'"),
     ({"title": 3}, "expected title= a str, got 3"),

@@ -48,6 +48,10 @@ def test_a_list_and_a_wide_page_have_widgets(film, signed, maps):
 def test_what_has_no_page_is_refused(film, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(Undefined, match=r"expected a result that has a page .* got str; a folder of explain_data"):
         mixlens.explore("film")  # type: ignore[arg-type]
+    with pytest.raises(Undefined, match=r"a list of results as a call gives it\), got list;"):
+        mixlens.explore([film])  # type: ignore[arg-type]
+    with pytest.raises(Undefined, match="got type;"):
+        mixlens.explore(type(film))  # type: ignore[arg-type]
     notebook._widget.cache_clear()
     monkeypatch.setitem(sys.modules, "anywidget", None)
     with pytest.raises(MissingExtra, match=r"explore\(\) needs the package anywidget.*\[notebook\]"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mixlens.errors import TargetError, did_you_mean
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
     from mixlens.subject.head import Head
 
 
-def find(head: Head, choice: str | int, count: int) -> int:
-    """The class or token id that a label, token or index means. Raises TargetError with a suggestion."""
+def find(head: Head, choice: str | int, count: int, others: Iterable[str] = ()) -> int:
+    """The class or token id that a label, token or index means.
+
+    Raises TargetError with a suggestion, which may be one of `others`.
+    """
     kind = "label" if head.task in ("sequence", "token") else "token"
     if isinstance(choice, int):
         if not 0 <= choice < count:
@@ -31,7 +35,7 @@ def find(head: Head, choice: str | int, count: int) -> int:
                 raise TargetError(f"expected a label of one class, {choice!r} names classes {which}; pass the index")
             if matches:
                 return matches[0]
-        raise TargetError(f"no label {choice!r}{did_you_mean(choice, (label for _, label in known))}")
+        raise TargetError(f"no label {choice!r}{did_you_mean(choice, [*(label for _, label in known), *others])}")
     if head.tokenizer is None:
         raise TargetError(f"a target token needs a tokenizer; pass its id instead of {choice!r}")
     if any("\ud800" <= c <= "\udfff" for c in choice):

@@ -89,7 +89,7 @@ def _matches(stream: Tokens, known: list[Unit], word: str) -> list[tuple[int, ..
         for segment, text in enumerate(stream.text):
             mine = [unit for unit in known if unit.segment == segment]
             begins, ends = {unit.start for unit in mine}, {unit.end for unit in mine}
-            for match in regex.finditer(pattern, text, flags):
+            for match in regex.finditer(pattern, text, flags, overlapped=True):
                 if match.start() in begins and match.end() in ends:
                     out.append(_within(mine, match.start(), match.end()))
         if out:
@@ -156,7 +156,7 @@ def named(head: Head, choice: str | int, count: int) -> tuple[str, tuple[int, ..
     """A label or an entity, and its classes. Raises TargetError."""
     known = {entity.casefold(): (entity, classes) for entity, classes in entities(head).items()}
     try:
-        index = find(head, choice, count)
+        index = find(head, choice, count, () if head.multilabel else entities(head))
     except TargetError:
         if head.task != "token" or not isinstance(choice, str) or choice.casefold() not in known:
             raise

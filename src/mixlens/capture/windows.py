@@ -35,7 +35,7 @@ def windows_of(text: Tokens, window: int, stride: int | None, limit: int | None)
 
     Of a pair the second text is cut, and the first stands in every window. The last window is moved back so that it is
     as long as the others. `stride` None: half of the tokens of the cut text in a window. `limit`: the positions of the
-    model. Raises InputError for token ids, UnknownOption.
+    model. Raises InputError for token ids, and for a pair whose first text leaves no room, UnknownOption.
     """
     if not text.text or "position_ids" in text.inputs:
         raise InputError(
@@ -44,11 +44,13 @@ def windows_of(text: Tokens, window: int, stride: int | None, limit: int | None)
         )
     first, end = _content(text)
     frame = first + len(text) - end
-    _check(window, frame, limit, paired=len(text.text) > 1)
+    special = sum(text.special) if len(text.text) > 1 else frame
+    _check(window, frame, special, limit)
     room = window - frame
     step = max(1, room // 2) if stride is None else stride
     if not is_whole(step) or not 1 <= step <= room:
-        raise UnknownOption(
+        wrong = InputError if is_whole(step) and 1 <= step <= window - special else UnknownOption  # a pair's fault
+        raise wrong(
             f"expected stride= of 1 to {room}, so that none is left out of windows with {room} tokens of the text "
             f"between {frame} others, got {shown(stride)}"
         )
@@ -70,14 +72,19 @@ def _content(text: Tokens) -> tuple[int, int]:
     return plain[0], plain[-1] + 1
 
 
-def _check(window: int, frame: int, limit: int | None, paired: bool) -> None:
-    """Raises UnknownOption for a size that is none."""
+def _check(window: int, frame: int, special: int, limit: int | None) -> None:
+    """Raises UnknownOption for a size that is none, InputError for a pair whose first text fills it."""
     if limit is not None and window > limit:
         raise UnknownOption(f"expected window= of at most {limit} tokens (the model's positions), got {window}")
-    if window <= frame:
-        filled = "the special tokens and the first text" if paired else "the special tokens"
+    if window <= special:
         raise UnknownOption(
-            f"expected window= of more than {frame} tokens, which stand in every window ({filled}), got {window}"
+            f"expected window= of more than {special} tokens, which stand in every window (the special tokens), got "
+            f"{window}"
+        )
+    if window <= frame:
+        raise InputError(
+            f"expected window= of more than {frame} tokens, which stand in every window (the special tokens and the "
+            f"first text), got {window}"
         )
 
 

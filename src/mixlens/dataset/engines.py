@@ -133,7 +133,7 @@ class _Process:
     def rows(self, window: Window) -> Made:
         """Raises WorkerLost, DataError, and what is the call's own fault."""
         try:
-            sent = pickle.dumps(window)
+            sent = pickle.dumps(pickle.dumps(window))  # twice: what is not known there does not end its reading
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise DataError(f"expected rows that can be sent to a worker, got: {error}; leave workers= out") from error
         for _ in range(RETRIES):

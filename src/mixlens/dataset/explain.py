@@ -119,7 +119,6 @@ def explain_data(
         raise UnknownOption(f"expected by= a column's name, or None, got {shown(by)}")
     kept = None if out is None else folder_of(out)
     kind = fields_of(task_named(task) if isinstance(task, str) else task, field)
-    lens.subject.require_one_read()
     name = default_method(lens.subject, options) if method is None else method
     facts = attribution_method(lens.subject, name, options)
     windows = of_windows(lens.subject, window, stride, truncate, options)

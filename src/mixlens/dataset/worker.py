@@ -14,7 +14,7 @@ import torch
 
 from mixlens.capture.offload import offloaded
 from mixlens.dataset.window import Setting, rows_of
-from mixlens.errors import ModelError
+from mixlens.errors import DataError, ModelError
 from mixlens.evaluation.walk import Window
 
 Made = list[dict[str, Any]]  # the rows of a window, explained
@@ -50,13 +50,27 @@ class Worker:
 
     def __init__(self, packed: str | bytes, device: str, threads: int) -> None:
         torch.set_num_threads(threads)
-        file = io.BytesIO(packed) if isinstance(packed, bytes) else packed
-        shared = isinstance(packed, str) and device == "cpu"  # workers of a machine share the pages of the weights
-        self.setting: Setting = torch.load(file, map_location=device, weights_only=False, mmap=shared)
+        self.packed, self.device = packed, device
+        self.setting: Setting | None = None
 
     def rows(self, window: Window) -> Made:
         """A row for each row of the window. Raises what is the call's own fault."""
+        if self.setting is None:  # not before: what goes wrong here is an answer, not a worker that cannot be started
+            self.setting, self.packed = self._unpacked(), ""
         return rows_of(self.setting, window, lambda count: None)
+
+    def _unpacked(self) -> Setting:
+        """Raises ModelError for classes that are not known here."""
+        file = io.BytesIO(self.packed) if isinstance(self.packed, bytes) else self.packed
+        shared = isinstance(self.packed, str) and self.device == "cpu"  # workers of a machine share the pages
+        try:
+            setting: Setting = torch.load(file, map_location=self.device, weights_only=False, mmap=shared)
+        except (AttributeError, ImportError) as error:
+            raise ModelError(
+                f"expected a model, options and a task whose classes a worker can import, got: {error}; put them into "
+                "a module of their own, or leave workers= and engine= out"
+            ) from error
+        return setting
 
 
 def main(handle: int) -> None:
@@ -67,13 +81,32 @@ def main(handle: int) -> None:
     packed, device, threads = pickle.load(windows)
     while True:
         try:
-            window = pickle.load(windows)
+            sent = pickle.load(windows)
         except EOFError:
             return
         try:
             worker = worker or Worker(packed, device, threads)
-            answer: Made | Exception = worker.rows(window)
+            answer: Made | Exception = worker.rows(_window(sent))
         except Exception as error:
-            answer = error
+            answer = _sendable(error)
         pickle.dump(answer, answers)
         answers.flush()
+
+
+def _window(sent: bytes) -> Window:
+    """Raises DataError for rows of classes that are not known here."""
+    try:
+        window: Window = pickle.loads(sent)
+    except (AttributeError, ImportError) as error:
+        raise DataError(f"expected rows whose classes a worker can import, got: {error}; leave workers= out") from error
+    return window
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error, or what it says, where it does not come out of a pickle as it went in."""
+    try:
+        if type(pickle.loads(pickle.dumps(error))) is type(error):
+            return error
+    except Exception:
+        pass
+    return RuntimeError(f"{type(error).__name__}: {error}")

@@ -107,7 +107,6 @@ def evaluate(
     kept = None if out is None else folder_of(out)
     kind = task if isinstance(task, Task) else task_named(task)
     refuse_no_lens(lens, second)
-    lens.subject.require_one_read()
     options = {k: dict(v) for k, v in (options or {}).items()}
     drawn = _drawn(kept, seed)
     design = make(

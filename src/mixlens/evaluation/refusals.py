@@ -29,10 +29,11 @@ _ARTICLES = {"answer": "an ", "gold": ""}
 
 
 def refuse_no_lens(lens: object, second: object) -> None:
-    """Raises InputError, such as for a model that is in no lens."""
+    """Raises InputError, such as for a model that is in no lens, and Undefined for one of two towers, or two stacks."""
     for name, value in [("lens", lens)] + [("second", second)] * (second is not None):
         if not isinstance(value, Lens):
             raise InputError(f"expected {name}= what mixlens.load(...) gives, got {type(value).__name__}")
+        value.subject.require_one_read()
 
 
 def refuse(lens: Lens, yardstick: Yardstick, jobs: Sequence[Job], second: Lens | None) -> None:

@@ -35,10 +35,11 @@ def explore(result: Shown) -> Any:
         >>> "meaningful" in widget.page
         True
     """
-    if not hasattr(result, "to_html") or not hasattr(result, "_repr_html_"):
+    if isinstance(result, type) or not hasattr(result, "to_html") or not hasattr(result, "_repr_html_"):
         raise Undefined(
             "expected a result that has a page (an Attribution, LayerMaps, Trace, Comparison, Similarity, a Table or a "
-            f"list of results), got {type(result).__name__}; a folder of explain_data has its page in it, summary.html"
+            f"list of results as a call gives it), got {type(result).__name__}; a folder of explain_data has its page "
+            "in it, summary.html"
         )
     return _widget()(page=framed(result.to_html()), still=result._repr_html_())
 

@@ -71,9 +71,12 @@ def finish(
         raise UnknownOption("expected path= or ax=, got both: the figure of given Axes is yours to save")
     with style.styled(chosen):
         figure = draw(*args)
-        if chosen.font is not None:
-            for text in (figure if chosen.ax is None else chosen.ax).findobj(Text):
-                text.set_family(families())  # type: ignore[attr-defined]
+        texts: list[Any] = (figure if chosen.ax is None else chosen.ax).findobj(Text)
+        for text in texts:
+            if chosen.font is not None:
+                text.set_family(families())
+            if chosen.ax is None or not text.get_parse_math():
+                text.set_usetex(False)  # a token, or a %, is no TeX, whatever `text.usetex` says
     if chosen.ax is None:
         figure.__class__ = Picture
     if path is not None:
@@ -173,7 +176,7 @@ def image(axes: Any, panel: Array, scale: colors.Scale, **more: Any) -> Any:
 
 def color_bar(figure: Figure, drawn: Any) -> None:
     """The scale of an image beside all axes of its figure."""
-    height = figure.get_figheight()
+    height = figure.bbox.height / figure.dpi  # of a SubFigure too
     given = style.current().ax
     axes = figure.axes if given is None else given
     bar = figure.colorbar(drawn, ax=axes, fraction=0.03, pad=0.01, aspect=25, shrink=min(1.0, 4 / height))

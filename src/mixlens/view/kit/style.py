@@ -78,13 +78,13 @@ def style_of(look: Mapping[str, Any]) -> Style:
         if not numbers or not all(0.5 <= side <= 100 for side in size):
             raise UnknownOption(f"expected size=(width, height), inches of 0.5 to 100, got {shown(size)}")
         given["size"] = (float(size[0]), float(size[1]))
-    for name, low, high in (("dpi", 10, 2400), ("fontsize", 1, 100)):
+    for name, low, high in (("dpi", 30, 2400), ("fontsize", 3, 100)):  # below, letters are no dot high
         if name in given and not (is_number(given[name]) and low <= given[name] <= high):
             raise UnknownOption(f"expected {name}= a number of {low} to {high}, got {shown(given[name])}")
     if "title" in given and not isinstance(given["title"], str):
         raise UnknownOption(f"expected title= a str, got {shown(given['title'])}")
-    if "ax" in given and not isinstance(given["ax"], Axes):
-        raise UnknownOption(f"expected ax= Axes of matplotlib, got {shown(given['ax'])}")
+    if "ax" in given:
+        _refuse_axes(given["ax"])
     if "ax" in given and "size" in given:
         raise UnknownOption("expected ax= or size=, got both: the figure of given Axes has a size")
     if "font" in given:
@@ -152,6 +152,18 @@ def ground(scale: colors.Scale, score: float) -> tuple[str, str]:
     share = scale.share(score)
     red, green, blue, _ = given((share + 1) / 2 if scale.signed else share)
     return to_hex((red, green, blue)), f"#{colors.ink((round(255 * red), round(255 * green), round(255 * blue)))}"
+
+
+def _refuse_axes(axes: Any) -> None:
+    """Raises UnknownOption for what no figure can be drawn into."""
+    if not isinstance(axes, Axes):
+        raise UnknownOption(f"expected ax= Axes of matplotlib, got {shown(axes)}")
+    if axes.name != "rectilinear":
+        raise UnknownOption(f"expected ax= Axes with an x and a y axis, got {axes.name} ones; add a plain subplot")
+    if (scales := {axes.get_xscale(), axes.get_yscale()}) != {"linear"}:
+        raise UnknownOption(f"expected ax= Axes with linear scales, got {' and '.join(sorted(scales))}")
+    if axes.get_figure() is None:
+        raise UnknownOption("expected ax= Axes of a figure, got some that were removed from theirs")
 
 
 def _family(name: Any) -> str:

@@ -22,6 +22,7 @@ from mixlens.precision import widened
 from mixlens.results.attribution import Attribution
 
 FORMAT = 1
+_ROUNDING = ("call_check",)  # what a run made again would have otherwise, and its files not be the same
 KEY = b"mixlens"  # of the file's metadata
 PATTERN = "part-*.parquet"
 _STREAM = ("groups", "inputs", "dropped", "padded", "roles")  # what of `Tokens` has no column of its own
@@ -202,7 +203,8 @@ def _probability(meta: Mapping[str, Any]) -> float | None:
 
 
 def _packed(attr: Attribution) -> dict[str, Any]:
-    return {"meta": {str(name): pack(value) for name, value in attr.meta.items()}}
+    kept = {name: value for name, value in attr.meta.items() if name not in _ROUNDING}
+    return {"meta": {str(name): pack(value) for name, value in kept.items()}}
 
 
 def _shared(metas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

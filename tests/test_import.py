@@ -55,7 +55,7 @@ def test_printing_a_result_imports_no_matplotlib():
     """Figures are files of their own: a terminal, a page, LaTeX and a table cost no more than they must."""
     view = Path(mixlens.__file__).parent / "view"
     modules = {path.stem: path for path in view.rglob("*.py")}
-    drawing = {name for name in modules if name.endswith("figures") or name in ("fonts", "reproduction")}
+    drawing = {name for name in modules if name.endswith("figures") or name in ("fonts", "reproduction", "style")}
     drawing |= {"evaluation", "evaluation_cells"}  # which pictures there are decides what is marked
     assert {"figures", "fonts", "maps_figures"} <= drawing
     for name in modules.keys() - drawing:

@@ -130,6 +130,8 @@ def test_heads_and_targets(settings, target):
     torch.testing.assert_close(got.scores, mean_over(windows, raw, len(whole)), rtol=1e-9, atol=1e-12)
     key = "output" if "output" in got.meta else "target_probability"
     assert got.meta[key] == pytest.approx(sum(attr.meta[key] for attr in raw) / 3)
+    caption = got.to_html().partition("<caption>The windows in reading order")[2].partition("</caption>")[0]
+    assert ("and its output" in caption) == (key == "output") != ("and the probability of" in caption)
 
 
 def test_a_causal_classifier_reads_each_windows_last_token():

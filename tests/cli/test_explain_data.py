@@ -59,7 +59,7 @@ def test_workers_are_hired(cli, reviews, monkeypatch):
     monkeypatch.setitem(engines.ENGINES, "ray", hire)
     asked = ["explain", "--data", reviews, "--field", "review", "--out", "run", "--method", "alti"]
     assert "3 by Ray" in one_line_error(cli(*asked, "--workers", "3", "--engine", "ray"))
-    assert "expected engine= one of local, ray, got 'spark'" in one_line_error(cli(*asked, "--engine", "spark"))
+    assert "expected --engine one of local, ray, got 'spark'" in one_line_error(cli(*asked, "--engine", "spark"))
     assert cli(*asked, "--workers", "1").exit_code == 0  # this process
 
 

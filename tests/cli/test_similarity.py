@@ -97,3 +97,9 @@ def test_one_side_is_not_enough(similarity):
 def test_errors_are_one_line(similarity, words, says):
     result = similarity(FIRST, SECOND, *words)
     assert result.exit_code != 0 and says in str(result.exception) + result.stderr
+
+
+def test_a_picture_for_a_model_of_texts_is_refused(similarity):
+    result = similarity(FIRST, "--picture", "one.png")
+    assert result.exit_code == 1
+    assert "error: --picture is of a model of texts and pictures, mixlens:minilm reads texts alone" in result.stderr

@@ -86,7 +86,10 @@ def test_pages_show_both_texts_and_text_stays_text(alike, tmp_path):
         assert "automobile" in page and "river" in page and "<b>quick" not in page
     assert str(alike).splitlines()[0].startswith("token_products · cosine 0.")
     assert "the pairs sum to the cosine" in str(alike)
-    assert alike.plot(tmp_path / "pairs.png") and (tmp_path / "pairs.png").stat().st_size > 1000
+    figure = alike.plot(tmp_path / "pairs.png")
+    assert (tmp_path / "pairs.png").stat().st_size > 1000
+    assert figure.get_suptitle().startswith("token_products · cosine 0.") and figure.axes[0].get_title() == ""
+    assert figure.get_suptitle().endswith("row: a token of the first, column: a token of the second")  # of no layer
 
 
 def test_ids_have_no_words_and_are_shown_by_token():

@@ -28,8 +28,8 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 # Arguments of the library that are flags here, as errors spell them: `out=`, `truncate=True`, `layers='each'`.
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"/-])(answer|batch_size|by|documents|encoding|device|exclude|field|foil|generate|host|kind|layers|level|limit|maps"
-    r"|max_new_tokens|measures?|memory|methods?|model|out|port|reference|resamples|row|second|seed|stride|target|task|truncate|window|word)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
+    r"(?<![\w.'\"/-])(answer|batch_size|by|documents|encoding|engine|device|exclude|field|foil|generate|host|kind|layers|level|limit|maps"
+    r"|max_new_tokens|measures?|memory|methods?|model|out|port|reference|resamples|row|second|seed|stride|target|task|truncate|window|word|workers)=(True\b|'[^']*'|\d+)?(?![\w\[({\"])"
 )
 
 

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from mixlens.architectures import TEXT
 from mixlens.cli.arguments import Csv, Debug, Html, Json, Method, Picture, Save, Settings, Truncate
 from mixlens.cli.inputs import NOT_OPTIONS, check_files, picture, say_if_files, settings_of, text_of
 from mixlens.cli.output import deliver
 from mixlens.cli.running import load, progress, reported
+from mixlens.errors import InputError
 
 MODEL = "mixlens:minilm"
 _FLAGS = (*NOT_OPTIONS, "errors", "first", "pooling", "second", "truncate")
@@ -65,6 +67,8 @@ def similarity(
     with reported(debug):
         with progress("loading the model") as line:
             lens = load(model)
+            if seen and lens.head.fed == TEXT and lens.subject.towers is None:
+                raise InputError(f"--picture is of a model of texts and pictures, {lens.name} reads texts alone")
             say_if_files(lens, texts or [])
             line.stage("comparing")
             given: list[Any] = [*map(text_of, texts or []), *(seen or [])]

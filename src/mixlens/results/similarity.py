@@ -161,10 +161,10 @@ class Similarity(Result):
 
     @checked
     def plot(self, path: PathLike | None = None, **look: Unpack[Look]) -> Figure:
-        """The pairs as a heatmap. The ending of `path` says the format. Raises ResultFileError."""
-        from mixlens.view import maps_figures
+        """The pairs as a heatmap. The ending of `path` says the format. Raises UnknownOption, ResultFileError."""
+        from mixlens.view import maps_figures, similarity
 
-        return maps_figures.figure(self.map, path, row=None, kind="heatmap", look=look)
+        return maps_figures.pairs(self.map, similarity.over_pairs(self), path, look)
 
     def _repr_html_(self) -> str:
         from mixlens.view import similarity

@@ -39,10 +39,20 @@ def figure(
     return figures.finish(draw, path, maps, *([] if row is None else [row]), look=look)
 
 
-def grid(maps: LayerMaps) -> Figure:
-    """A heatmap a layer, query rows down and keys across; with heads a panel a head, a row of panels a layer."""
+def pairs(
+    maps: LayerMaps, heading: str, path: str | os.PathLike[str] | None = None, look: Look | None = None
+) -> Figure:
+    """The pairs of two streams as one heatmap, which no layer has made. Raises UnknownOption and ResultFileError."""
+    return figures.finish(grid, path, maps, heading, look=look)
+
+
+def grid(maps: LayerMaps, heading: str | None = None) -> Figure:
+    """A heatmap a layer, query rows down and keys across; with heads a panel a head, a row of panels a layer.
+
+    `heading`: in place of the maps' own.
+    """
     scores, k = arrays.pooled(arrays.values(maps.scores), _PANEL if maps.heads is None else 64)
-    title = (
+    title = heading or (
         f"{caption.heading(maps)}\nrow: the {maps.queries.unit} that takes, column: the {maps.keys.unit} it takes from"
     )
     title += f"\neach dot is the largest of {k} x {k} {arrays.units(maps)}" if k > 1 else ""
@@ -66,7 +76,7 @@ def grid(maps: LayerMaps) -> Figure:
     room_across, room_down = 72 * (wide / columns - 0.4), 72 * (high / rows - 0.4)
     for layer, (number, panel, axes) in enumerate(zip(arrays.layers(maps), scores, every, strict=True)):
         drawn = figures.image(axes, panel, scale)
-        if style.current().ax is None:
+        if style.current().ax is None and heading is None:
             axes.set_title(f"layer {number}", fontsize=style.points(8))
         axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
         left, below = layer % columns == 0, layer + columns >= len(scores)

@@ -81,6 +81,12 @@ def heading(alike: Similarity) -> str:
     return " · ".join(filter(None, (alike.method, f"cosine {alike.value:.3f}", model)))
 
 
+def over_pairs(alike: Similarity) -> str:
+    """The heading of a figure of the pairs: the above, and what the axes are."""
+    pairs = alike.map
+    return f"{heading(alike)}\nrow: a {pairs.queries.unit} of the first, column: a {pairs.keys.unit} of the second"
+
+
 def note(alike: Similarity) -> str:
     """What the shares sum to."""
     total = spelling.number(alike.explained)

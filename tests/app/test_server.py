@@ -79,6 +79,7 @@ def test_a_page_may_do_no_more_than_the_explorers(asking):
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
+        ("/explain?mothod=alti", 400, "did you mean 'method'?"),
         ("/explain?text=a&method=altii", 400, "did you mean 'alti'?"),
         ("/explain?text=a&target=neutral", 400, "neutral"),
         ("/explain?text=" + "a+" * 40, 413, "positions"),

@@ -38,6 +38,26 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
     return mixlens.load(str(tiny_bert_folder))
 
 
+def test_files_hold_a_sixteenth_of_the_rows() -> None:
+    sizes = [module.rows_a_file(count) for count in (1, 310, 1024, 1600, 16384, 10**7, None)]
+    assert sizes == [64, 64, 64, 100, 1024, 1024, 1024]
+
+
+def test_stars_are_no_labels(lens: mixlens.Lens, tmp_path: Path) -> None:
+    """The row with one star would be explained for the class of that number."""
+    rows = [{"text": text, "label": str(1 + i % 5)} for i, text in enumerate(TEXTS)]
+    with pytest.raises(TargetError, match=r"\(negative, positive\) or their numbers, got '2' in row 1; are they stars"):
+        mixlens.explain_data(lens, rows, "alti", "label", tmp_path)
+    assert not list(tmp_path.glob("*.parquet"))
+    numbers = [{"text": text, "label": i % 2} for i, text in enumerate(TEXTS)]
+    assert {text.target for text in mixlens.explain_data(lens, numbers, "alti", "label")} == {"negative", "positive"}
+
+
+def test_all_classes_are_for_one_text(lens: mixlens.Lens) -> None:
+    with pytest.raises(TargetError, match="expected one class for all texts, got target='all', which is for one text"):
+        mixlens.explain_data(lens, TEXTS, "attcat", "all")
+
+
 @pytest.fixture(scope="module")
 def explained(lens: mixlens.Lens, tmp_path_factory: pytest.TempPathFactory) -> mixlens.Explained:
     """Rows of a file with every kind of fault among them."""

@@ -81,13 +81,19 @@ def pairs_of(query: bytes) -> list[tuple[str, str]]:
     return [(name, value.replace("\r\n", "\n").replace("\r", "\n")) for name, value in pairs]
 
 
+def known(verb: Verb, name: str, key: str) -> Field:
+    """The field of a key. Raises UnknownOption."""
+    field = verb.field(key)
+    if field is None:
+        raise UnknownOption(f"{name} has no field {key!r}{did_you_mean(key, [f.name for f in verb.fields])}")
+    return field
+
+
 def question_of(name: str, pairs: list[tuple[str, str]], models: dict[str, str]) -> Question:
     """What is asked of one of the `models`. Raises InputError, UnknownOption, TooLong."""
     verb, sent = VERBS[name], dict[str, list[str]]()
     for key, value in pairs:
-        field = verb.field(key)
-        if field is None:
-            raise UnknownOption(f"{name} has no field {key!r}{did_you_mean(key, [f.name for f in verb.fields])}")
+        field = known(verb, name, key)
         if value or field.values == ("",):
             sent.setdefault(key, []).append(value)
     if "model" not in sent and not models:

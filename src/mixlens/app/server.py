@@ -23,7 +23,7 @@ from starlette.routing import Route
 from mixlens.app import pages
 from mixlens.app.guard import HEADERS, LOOPBACK, Guard, is_loopback
 from mixlens.app.models import Models
-from mixlens.app.questions import Question, pairs_of, question_of
+from mixlens.app.questions import Question, known, pairs_of, question_of
 from mixlens.app.verbs import VERBS
 from mixlens.app.work import Dropped, Full, Tick, Work
 from mixlens.errors import MixlensError, OverBudget, TooLong, UnknownOption
@@ -62,6 +62,8 @@ def application(
         try:
             pairs = pairs_of(request.scope["query_string"])
             if "text" not in dict(pairs):
+                for key, _ in pairs:
+                    known(verb, name, key)
                 return _html(pages.page(verb, models, pairs))
             question = question_of(name, pairs, models.of(name))
             loop, ready = asyncio.get_running_loop(), asyncio.Event()

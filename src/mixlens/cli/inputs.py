@@ -16,6 +16,7 @@ from mixlens.cli.running import note
 
 STDIN = "-"
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
+_MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".wav", ".flac", ".mp3")
 PICTURES = (".png", ".svg", ".pdf")
 NOT_OPTIONS = ("method", "target", "truncate", "progress")
 
@@ -70,6 +71,8 @@ def say_if_file(text: str) -> None:
         there = Path(text).is_file()
     except (OSError, ValueError):  # too long for a name
         return
+    if not there and " " not in text and Path(text).suffix.lower() in _MEDIA:
+        note(f"warning: {text!r} is explained as a text; there is no such file")
     if there:
         name = shlex.quote(text)
         table = Path(text.lower().removesuffix(".gz")).suffix in TABLES

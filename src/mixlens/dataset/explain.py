@@ -1,8 +1,9 @@
 """`mixlens.explain_data`: every text of a data set, explained, in a run that goes on where it was killed.
 
-Rows are read in windows of 1,024 (fewer where texts are long), explained longest first, and written in the data's
-order, a Parquet file a window. Windows depend on the data and the method alone, and a file is there whole or not at
-all: a run that is killed and started again computes the very windows that are missing, with the same batches.
+Rows are read in windows of a sixteenth of them, 64 to 1,024 (fewer where texts are long), explained longest first, and
+written in the data's order, a Parquet file a window. Windows depend on the data and the method alone, and a file is
+there whole or not at all: a run that is killed and started again computes the very windows that are missing, with the
+same batches.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from mixlens.results.shards import name_of, write
 from mixlens.tasks import Source, Task, source
 from mixlens.tasks import task as task_named
 
-WINDOW = 1024  # rows in a file
+WINDOW, LEAST = 1024, 64  # rows in a file: a sixteenth of all, within these
 CHARACTERS = 240  # that make a text count as one row; a longer one counts for more
 SMALL = 32  # rows in a file where a text takes seconds
 SUMMARY = "summary.html"
@@ -126,7 +127,7 @@ def explain_data(
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
     fixed = {} if memory is None else {"memory": budget}
-    slow = facts.cost(options).slow
+    size = SMALL if facts.cost(options).slow else rows_a_file(count_of(rows, limit))
     folder = kept or _temporary()
     made_with = {
         "format": 1,
@@ -141,13 +142,12 @@ def explain_data(
         "limit": limit,
         "truncate": truncate,
         "batch_size": batch_size,
-        "window": SMALL if slow else WINDOW,
         **({} if windows is None else {"windows": windows.written}),
         **fixed,
         "versions": versions(),
     }
     try:
-        log = Log(folder, made_with, once={} if fixed else {"memory": budget})
+        log = Log(folder, made_with, once={"window": size, **({} if fixed else {"memory": budget})})
         try:
             setting = Setting(
                 lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"), windows
@@ -206,6 +206,8 @@ def _run(
         errors = [row["error"] for row in rows_made if row["error"] is not None]
         if window.number == 0:
             refuse_columns(len(rows_made) - len(errors), errors)
+            if setting.target == "label":
+                refuse_numbers(setting.lens, rows_made)
         write(path, rows_made, setting.method, setting.written)
         if window.number not in there:
             facts = {"rows": len(rows_made), "failed": len(errors), "sha256": _digest(path)}
@@ -216,6 +218,23 @@ def _run(
         report(done, total)
     assert last is not None  # or `walk` had raised
     closed(log, last)
+
+
+def rows_a_file(count: int | None) -> int:
+    """So many that a run which is stopped loses little, and workers have something to share; None: nobody knows."""
+    return WINDOW if count is None else min(WINDOW, max(LEAST, -(-count // 16)))
+
+
+def refuse_numbers(lens: Lens, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raises TargetError for gold labels that are numbers beyond the model's classes: the others mean none either."""
+    odd = [row for row in rows if row["error"] is not None and str(row["label"]).strip().isdecimal()]
+    if odd:
+        names = ", ".join(str(name) for name in lens.head.labels.values())
+        raise TargetError(
+            f"expected gold labels that are classes of the model ({names}) or their numbers, got "
+            f"{odd[0]['label']!r} in row {odd[0]['row']}; are they stars? then map them to classes first, or leave "
+            "target='label' out"
+        )
 
 
 def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None) -> Task:
@@ -255,6 +274,11 @@ def _refuse_target(lens: Lens, target: Any) -> None:
     if isinstance(target, list):
         raise TargetError(
             "expected one target= for all texts, got a list; target='label' explains each text's gold label"
+        )
+    if isinstance(target, str) and target == "all" and "all" not in lens.head.labels.values():
+        raise TargetError(
+            "expected one class for all texts, got target='all', which is for one text; ask for each class in a folder "
+            "of its own"
         )
     if target is not None and not (isinstance(target, str) and target == "label"):
         refuse_class(lens, check_target(target))

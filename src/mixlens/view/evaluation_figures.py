@@ -102,7 +102,7 @@ def _ranking(table: Table, measure: str) -> Figure:
     null = table.row(measure, names[0]).null
     if null is not None:
         axes.axvline(null, color="#999999", linewidth=1, linestyle="--")
-        figures.write(axes, null, count - 0.45, "random", size=7, color="#777777", ha="center", va="top")
+        figures.write(axes, null, -0.62, "random", size=7, color="#777777", ha="center", va="bottom")
     low, high = axes.get_xlim()
     width = high - low
     joined = [group for group in ranked.groups if len(group) > 1]
@@ -111,7 +111,7 @@ def _ranking(table: Table, measure: str) -> Figure:
         ends = names.index(group[0]), names.index(group[-1])
         axes.plot([x, x], [ends[0] - 0.2, ends[1] + 0.2], color="#222222", linewidth=2.5, solid_capstyle="butt")
     axes.set_xlim(low, high + width * (0.03 + 0.025 * len(joined)))
-    axes.set_ylim(count - 0.2, -0.6)
+    axes.set_ylim(count - 0.4, -1.1)
     figures.ticks(axes.yaxis, names, 72 * height)
     axes.set_xlabel(f"mean, with its {100 * table.level:g} % interval", fontsize=points(8))
     axes.tick_params(axis="x", labelsize=points(8))

@@ -12,9 +12,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import mixlens
 from mixlens.decompose import Block, CallCheck
 from mixlens.errors import SelfCheckFailed
-from models import families
+from models import families, translators
 
 LONG = 40  # tokens; the probe has fewer
+ANSWER = [29, 12, 14, 57, 39, 44, 55]
 
 
 class Neighbours(nn.Module):
@@ -22,12 +23,12 @@ class Neighbours(nn.Module):
     gives one token's place to another.
     """
 
-    def __init__(self, mlp: nn.Module) -> None:
+    def __init__(self, mlp: nn.Module, most: int = LONG) -> None:
         super().__init__()
-        self.mlp = mlp
+        self.mlp, self.most = mlp, most
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.mlp(x.roll(1, 1) if x.shape[1] > LONG else x)
+        made: Tensor = self.mlp(x.roll(1, 1) if x.shape[1] > self.most else x)
         return made
 
 
@@ -88,3 +89,20 @@ def test_every_family_adds_up_at_each_call(family: str) -> None:
         texts = families.texts()
         lens.mixing(texts, "attention")
     assert seen and max(seen) < 1
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in translators.QUICK)) for n in translators.TRANSLATORS]
+)
+@pytest.mark.parametrize("method", ["attention_rollout", "alti"])
+def test_both_stacks_add_up_at_each_call(name: str, method: str) -> None:
+    trace = translators.lens(name).trace(families.text(), ANSWER, method)
+    assert 0 <= trace.meta["call_check"] < 1e-5
+
+
+def test_a_decoder_that_reads_its_neighbours_is_refused() -> None:
+    lens = mixlens.load(translators.make("bart"))
+    for layer in lens.model.model.decoder.layers:
+        layer.activation_fn = Neighbours(layer.activation_fn, 6)
+    with pytest.raises(SelfCheckFailed, match=r"BartDecoderLayer \d to add up .* on this text"):
+        lens.trace(families.text(), ANSWER, "attention_rollout")

@@ -44,6 +44,7 @@ class Traced:
     batch_size: int = 32
     source: int = 0
     signal: Mapping[str, Tensor] | None = None  # what the encoder is fed, where that is no text
+    off: float | None = field(default=None, init=False)  # how far the layers of the method's pass were off
 
     @property
     def streams(self) -> Streams:

@@ -85,7 +85,7 @@ class CallCheck:
 
     @torch.no_grad()
     def look(self, block: Block) -> None:
-        """A layer of the texts, one attention in it."""
+        """A layer of the texts, or one attention of it; `finish` is held against the layer's output behind the last."""
         whole = any(isinstance(part, Network) for part in block.behind) or block.spec.seam == "softmax"
         if not whole and (block.index + sum(self.lengths)) % self.stride:
             return
@@ -99,7 +99,9 @@ class CallCheck:
         projection, bias = block.output
         made = torch.einsum("bhrw,hwd->brd", context, projection)
         made = made if bias is None else made + bias
-        off = torch.maximum(_off(made - text.attn, real[0]), _off(text.finish(text.attn) - text.y, real[1]))
+        off = _off(made - text.attn, real[0])
+        if not any(isinstance(part, Attend) for part in block.behind):
+            off = torch.maximum(off, _off(text.finish(text.attn) - text.y, real[1]))
         self.layers.append((off, tolerance(block, block.dtype), f"{type(block.module).__name__} {block.index}"))
 
     def require(self) -> float:

@@ -120,7 +120,7 @@ def trace(
     if settings.get("normalize", True) and not signed:
         scores = normalize_rows(scores)
     meta: dict[str, Any] = {
-        **provenance(subject, question.tokens),
+        **provenance(subject, question.tokens, ask.off),
         "class_specific": chosen.class_specific,
         "signed": signed,
         "generated": answered is None,

@@ -79,6 +79,7 @@ class Logit(Method):
         """Every answer token out of one pass."""
         seen = self.see(subject, ask.tokens, ask.rows, ask.options, ask.progress)
         ask.passed(seen.normed)
+        ask.off = seen.off
         return self.score(subject, seen, ask.logits, ask.answers, ask.options)[0]
 
     def see(

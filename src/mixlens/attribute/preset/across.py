@@ -12,7 +12,7 @@ from mixlens.aggregate.functions import add_residual, rollout
 from mixlens.aggregate.shares import normalize_rows
 from mixlens.aggregate.streams import rollout_streams
 from mixlens.capture.run import LayerPass
-from mixlens.decompose import Block
+from mixlens.decompose import Block, CallCheck
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.mixing import MIXING
 from mixlens.options import options_of
@@ -40,13 +40,21 @@ def rows_across(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
     assert mixing.across is not None
     across = mixing.across
 
+    sums = [CallCheck([ask.source], subject.encoder.layers)]
+    sums += [CallCheck([len(ask.tokens) - ask.source], subject.layers) for _ in range(2)]
+
     def encoder_layer(seen: LayerPass) -> None:
-        made = mixing.function(Block(subject.encoder.spec, seen), **options)[0]
+        block = Block(subject.encoder.spec, seen)
+        sums[0].look(block)
+        made = mixing.function(block, **options)[0]
         below.append(add_residual(normalize_rows(made), share))
         _told(ask, seen.index)
 
     def decoder_layer(seen: LayerPass) -> None:
-        made = across(Block(subject.spec, seen, 0), Block(subject.spec, seen, 1), **options)
+        blocks = Block(subject.spec, seen, 0), Block(subject.spec, seen, 1)
+        for check, block in zip(sums[1:], blocks, strict=True):
+            check.look(block)
+        made = across(*blocks, **options)
         target, memory, carried = made.target[0], made.memory[0], share
         if made.carried is None:
             target, memory = add_residual(target, share), (1 - share) * memory
@@ -58,6 +66,7 @@ def rows_across(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
 
     rolls = preset.aggregation == "rollout"
     output = streams.decoded(streams.encoded(encoder_layer if rolls else None), decoder_layer)
+    ask.off = max(check.require() for check in sums if check.layers)
     ask.logits = streams.logits(output, ask.rows)
     stacked = {name: torch.stack(parts) for name, parts in maps.items()}
     if rolls:

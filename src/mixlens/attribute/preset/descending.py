@@ -76,6 +76,7 @@ def traced(subject: Subject, preset: Preset, ask: Traced) -> Tensor:
     """(answer, source): every answer token's row of the rollout of one text."""
     down = _descent(subject, preset, ask.tokens, ask.options, ask.rows, ask.progress)
     ask.passed(down.output.last_hidden_state[0, ask.rows])
+    ask.off = down.off
     looked = Looked()
     made, _, _ = _rolled(subject, preset, ask.tokens, looked.at(down.layers()), down.sights, ask.rows, ask.options)
     _noticed(subject, preset, ask.tokens, looked, down.off)

@@ -64,6 +64,7 @@ def layered_trace(subject: Subject, preset: Preset, ask: Traced, rows: bool) -> 
         batch_size=1,
         progress=ask.progress,
     )
+    ask.off = text_pass.off
     maps = _maps(subject, preset, text_pass, ask.options, only)
     field = preset.by_field(maps.windows, ask.options)
     at, arguments = ask.rows if only is None else list(range(len(only))), dict(preset.arguments)

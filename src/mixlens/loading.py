@@ -6,6 +6,7 @@ input is never read for consent, and whatever is damaged in it is a ModelError w
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,7 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
     `options` go to `from_pretrained`; those that say where files are go to the tokenizer's too.
     Raises ModelError, UnknownOption, MissingExtra.
     """
+    import transformers
     from transformers import AutoConfig
 
     where, folder, options = _place(name, options)
@@ -73,7 +75,8 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
     refuse(config, spec)  # before any weights are read
     if "gguf_file" not in shared and getattr(config, "quantization_config", None) is not None:
         del config.quantization_config  # (`refuse` lets nothing pass but floats that a GGUF file was made into)
-    cls = _class(config, trust, "gguf_file" in shared)
+    encoder = folder is not None and _pools(folder)
+    cls = transformers.AutoModel if encoder else _class(config, trust, "gguf_file" in shared)
     if folder is not None:
         with _reading(name, "configuration"):
             claimed, there = _parameters(cls, config, trust, folder), _bytes(folder)
@@ -86,7 +89,7 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
     with quiet(), _reading(name, "weights", options):
         settings: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
         model, loaded = cls.from_pretrained(where, config=config, output_loading_info=True, **settings)
-    _complete(model, cls, config, loaded, name)
+    _complete(model, cls, config, loaded, name, encoder)
     if two_towers(type(model)):
         return model.eval(), load_tower_processor(where, name, folder, **shared)
     food = fed(model)
@@ -239,13 +242,28 @@ def _class(config: Any, trust: bool, gguf: bool) -> Any:
     return transformers.AutoModelForCausalLM if gguf else transformers.AutoModel
 
 
+def _pools(folder: Path) -> bool:
+    """Whether it is a sentence encoder's, whose vectors are pooled: the head that its configuration names (of what it
+    was tuned from) is not in it, and nobody runs it.
+    """
+    try:
+        kinds = [
+            str(part["type"]).rpartition(".")[2] for part in json.loads((folder / "modules.json").read_text("utf-8"))
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return kinds[:1] == ["Transformer"] and "Pooling" in kinds
+
+
 def _named(config: Any) -> str:
     names = getattr(config, "architectures", None)
     return names[0] if isinstance(names, (list, tuple)) and names and isinstance(names[0], str) else ""
 
 
-def _complete(model: Any, cls: Any, config: Any, loaded: Mapping[str, Any], name: str) -> None:
-    """Raises ModelError for weights that are missing, of another shape, or of a head that nobody would run."""
+def _complete(model: Any, cls: Any, config: Any, loaded: Mapping[str, Any], name: str, encoder: bool = False) -> None:
+    """Raises ModelError for weights that are missing, of another shape, or of a head that nobody would run, but for a
+    sentence encoder's.
+    """
     bare = type(model) is not cls and "ForCausalLM" not in cls.__name__
     kind = type(model).__name__
     missing = sorted(key for key in loaded["missing_keys"] if not bare or "pooler" not in key)
@@ -263,7 +281,7 @@ def _complete(model: Any, cls: Any, config: Any, loaded: Mapping[str, Any], name
         )
     left = sorted(loaded.get("unexpected_keys", ()))
     named = _named(config)
-    if bare and left and named and named != kind:
+    if bare and left and named and named != kind and not encoder:
         raise ModelError(
             f"expected a class of transformers in {name!r}, got {named!r}, which it does not have: its weights "
             f"{left[0]} ... would be left out; load that class yourself and pass mixlens.load(model, tokenizer), or "

@@ -160,6 +160,13 @@ def test_a_folder_says_how_it_pools(tmp_path, monkeypatch):
     write("Pooling", pooling_mode_mean_tokens=True)
     monkeypatch.chdir(tmp_path)  # a model that comes from nowhere is not asked where the process stands
     assert mixlens.load(families.make("bert")).subject.head.pooled is None
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    lens = write("Pooling", pooling_mode_mean_tokens=True)  # all-mpnet-base-v2: the head that it was tuned from is gone
+    assert type(lens.model).__name__ == "BertModel" and lens.subject.head.pooled == "mean"
+    with pytest.raises(ModelError, match="expected all weights of BertForMaskedLM"):
+        write("Dense")  # not pooled: its head is meant
+    (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "modules.json").write_text("[")
     assert mixlens.load(str(tmp_path)).subject.head.pooled is None
 

@@ -309,9 +309,10 @@ def test_tokens_are_no_tex(film, maps):
 
 
 def test_axes_of_a_subfigure(film, maps):
-    left, right = Figure(figsize=(7, 3)).subfigures(1, 2)
+    figure = Figure(figsize=(7, 3))
+    left, right = figure.subfigures(1, 2)
     assert maps.layer(-1).plot(ax=left.subplots()) is left and film.plot(ax=right.subplots()) is right
-    left.get_figure(root=True).draw_without_rendering()
+    figure.draw_without_rendering()
 
 
 def test_the_smallest_letters_are_drawn(film, maps, tmp_path):

@@ -46,7 +46,10 @@ def main() -> int:
     lens, texts = mixlens.load(), texts_of(asked.texts)
     tokens = lens.subject.read(texts).require()
     names = frozenset(("input_ids", "attention_mask", "token_type_ids"))
-    batches = [collate([tokens[i] for i in some], 0, lens.model.device, names) for some in buckets(tokens, BATCH)]
+    batches = [
+        collate([tokens[i] for i in some], 0, lens.model.device, lens.model.dtype, names)
+        for some in buckets(tokens, BATCH)
+    ]
 
     @torch.no_grad()
     def forward() -> Any:

@@ -38,9 +38,9 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
     return mixlens.load(str(tiny_bert_folder))
 
 
-def test_files_hold_a_sixteenth_of_the_rows() -> None:
+def test_files_hold_a_quarter_of_the_rows() -> None:
     sizes = [module.rows_a_file(count) for count in (1, 310, 1024, 1600, 16384, 10**7, None)]
-    assert sizes == [64, 64, 64, 100, 1024, 1024, 1024]
+    assert sizes == [128, 128, 256, 400, 1024, 1024, 1024]
 
 
 def test_stars_are_no_labels(lens: mixlens.Lens, tmp_path: Path) -> None:

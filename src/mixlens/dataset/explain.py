@@ -1,6 +1,6 @@
 """`mixlens.explain_data`: every text of a data set, explained, in a run that goes on where it was killed.
 
-Rows are read in windows of a sixteenth of them, 64 to 1,024 (fewer where texts are long), explained longest first, and
+Rows are read in windows of a quarter of them, 128 to 1,024 (fewer where texts are long), explained longest first, and
 written in the data's order, a Parquet file a window. Windows depend on the data and the method alone, and a file is
 there whole or not at all: a run that is killed and started again computes the very windows that are missing, with the
 same batches.
@@ -43,7 +43,7 @@ from mixlens.results.shards import name_of, write
 from mixlens.tasks import Source, Task, source
 from mixlens.tasks import task as task_named
 
-WINDOW, LEAST = 1024, 64  # rows in a file: a sixteenth of all, within these
+WINDOW, LEAST = 1024, 128  # rows in a file: a quarter of all, within these (smaller ones hold fewer of like length)
 CHARACTERS = 240  # that make a text count as one row; a longer one counts for more
 SMALL = 32  # rows in a file where a text takes seconds
 SUMMARY = "summary.html"
@@ -222,7 +222,7 @@ def _run(
 
 def rows_a_file(count: int | None) -> int:
     """So many that a run which is stopped loses little, and workers have something to share; None: nobody knows."""
-    return WINDOW if count is None else min(WINDOW, max(LEAST, -(-count // 16)))
+    return WINDOW if count is None else min(WINDOW, max(LEAST, -(-count // 4)))
 
 
 def refuse_numbers(lens: Lens, rows: Sequence[Mapping[str, Any]]) -> None:

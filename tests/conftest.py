@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -29,6 +30,7 @@ jaxtyping.install_import_hook(shaped.SHAPED, "shape_checker.check")
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -105,3 +107,17 @@ def unshaped() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_bert(tmp_path_factory.mktemp("tiny_bert"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium: the system's, or Playwright's own. Skipped where neither is there, or no Playwright."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    there = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_api.sync_playwright() as driver:
+        try:
+            made = driver.chromium.launch(executable_path=there, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+        yield made
+        made.close()

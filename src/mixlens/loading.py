@@ -242,16 +242,20 @@ def _class(config: Any, trust: bool, gguf: bool) -> Any:
     return transformers.AutoModelForCausalLM if gguf else transformers.AutoModel
 
 
+def encoder_parts(folder: Path) -> list[tuple[str, Path]]:
+    """The parts of a sentence encoder that modules.json lists, and their folders; none where it is no such folder."""
+    try:
+        parts = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        return [(str(part["type"]).rpartition(".")[2], folder / str(part["path"])) for part in parts]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
 def _pools(folder: Path) -> bool:
     """Whether it is a sentence encoder's, whose vectors are pooled: the head that its configuration names (of what it
     was tuned from) is not in it, and nobody runs it.
     """
-    try:
-        kinds = [
-            str(part["type"]).rpartition(".")[2] for part in json.loads((folder / "modules.json").read_text("utf-8"))
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+    kinds = [kind for kind, _ in encoder_parts(folder)]
     return kinds[:1] == ["Transformer"] and "Pooling" in kinds
 
 

@@ -126,12 +126,12 @@ def _saved_beside(model: Any, given: Given) -> Given:
     name = getattr(model.config, "_name_or_path", "")
     if not name:
         return given
-    folder = Path(str(name))
+    from mixlens.loading import encoder_parts
+
+    kinds = dict(encoder_parts(Path(str(name)))[1:])
     try:
-        parts = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        kinds = {str(part["type"]).rpartition(".")[2]: folder / str(part["path"]) for part in parts[1:]}
         modes = json.loads((kinds.pop("Pooling") / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (OSError, ValueError, KeyError):
         return given  # no sentence encoder's folder
     chosen = [name for name, value in modes.items() if name.startswith("pooling_mode") and value is True]
     pooled = _SAVED.get(chosen[0]) if len(chosen) == 1 else _POOLING.get(str(modes.get("pooling_mode")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +15,11 @@ pytest.importorskip("httpx", reason="needs httpx")
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
 import uvicorn
-from playwright import sync_api
 
 from app.pages import TEXT
 from mixlens.app import Models, application
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Stuck(Models):
@@ -59,17 +56,6 @@ def served(tiny_bert_folder) -> Iterator[Any]:
     yield SimpleNamespace(url=f"http://127.0.0.1:{port}", models=models)
     server.should_exit = True
     thread.join(10)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        try:
-            made = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
-        except sync_api.Error as error:
-            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
-        yield made
-        made.close()
 
 
 @pytest.fixture

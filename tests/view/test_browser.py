@@ -6,7 +6,6 @@ Skipped without Playwright's Python package and a Chromium (of the system, or `p
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,20 +21,8 @@ from mixlens.view.comparison import agreement
 from mixlens.view.kit.spelling import number
 from models import pictures, towers, traces
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        try:
-            made = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
-        except sync_api.Error as error:
-            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
-        yield made
-        made.close()
 
 
 @pytest.fixture

@@ -73,19 +73,6 @@ NOTEBOOK = """<!doctype html><meta charset="utf-8">
 <style>* { color: red } main, .view { display: none } .piece { font-size: 80px }</style><div id="cell"></div>"""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Any:
-    from view.test_browser import EXECUTABLE, sync_api
-
-    with sync_api.sync_playwright() as driver:
-        try:
-            made = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
-        except sync_api.Error as error:
-            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
-        yield made
-        made.close()
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_it_answers_in_a_notebook(browser: Any, film, nasty, tmp_path: Path):

@@ -209,5 +209,5 @@ def _of_vectors(got: Tensor, real: Tensor) -> float:
 
 
 def _relative(got: Tensor, real: Tensor) -> float:
-    worst = (got - real).abs().max() / real.abs().max().clamp_min(torch.finfo(real.dtype).tiny)
+    worst = _off(got - real, real)
     return float(worst) if torch.isfinite(worst) else float("inf")

@@ -63,10 +63,12 @@ GROUPS: dict[str, tuple[Method, ...]] = {
         ("gim", "gim", {}),
         ("gim, l2", "gim", {"reduce": "l2"}),
     ),
+    "routes": (("flashtrace", "flashtrace", {}),),
     COSTLY: (
         ("value_zeroing", "value_zeroing", {"receptive_field": False}),
         ("value_zeroing, receptive field", "value_zeroing", {"receptive_field": True}),
         ("blank_out", "blank_out", {}),
+        ("context_cite", "context_cite", {}),
     ),
 }
 MEASURES = ("mrr", ("mrr, first token left out", "mrr", {"first": False}), "recovery", "gold_mass")

@@ -17,10 +17,10 @@ import mixlens
 # and the limit that each is held to
 METHODS = {"head_logit": 4, "path_logit": 8, "alti_logit": 8, "attention_rollout": 4, "globenc": 4, "alti": 8, "ifr": 8}
 # A backward pass a token of the answer, by activations alone: as many products as a forward pass, not twice as many.
-FROZEN = ("cp_lrp", "attn_lrp", "gim", "libragrad", "saliency")
+BACKWARD = ("cp_lrp", "attn_lrp", "gim", "libragrad", "saliency", "attcat", "att_grads")
 
 
-def frozen_limit(answer: int) -> float:
+def backward_limit(answer: int) -> float:
     """1.2 times the floor: the pass that keeps its graph, as much again for keeping it, a backward a token."""
     return 1.2 * (2 + answer)
 
@@ -51,7 +51,7 @@ def main() -> int:
     asked = arguments(__doc__, repeats=3)
     lens, ids = decoder(sizes.layers), text(sizes.prompt + sizes.answer)
     prompt, answer, slower = ids[: sizes.prompt], ids[sizes.prompt :], False
-    limits = METHODS | dict.fromkeys(FROZEN, frozen_limit(sizes.answer))
+    limits = METHODS | dict.fromkeys(BACKWARD, backward_limit(sizes.answer))
     for method, limit in limits.items():
         passes, unit = ratio(lambda m=method: lens.trace(prompt, answer, m), forward(lens, ids), asked)
         print(

@@ -46,7 +46,7 @@ ONE_PASS = (
     "gim",
     "path_logit",
 )
-ONE_PASS += ("saliency", "cat")  # their backward passes run no layer
+ONE_PASS += ("saliency", "cat", "attcat", "grads", "att_grads", "grad_sam")  # their backward passes run no layer
 
 
 @pytest.mark.parametrize("method", [*ONE_PASS, "flashtrace"])

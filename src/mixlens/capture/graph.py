@@ -23,7 +23,7 @@ class Graph:
     """`hidden[k]` (batch, token, dim): the input of layer `first + k`; the last one is the last layer's output.
 
     `hidden[0]` is the leaf. `weights[k]` (batch, head, query, key): attention of layer `first + k`, where asked for;
-    `received[k]` (batch, key): its mean over heads and queries, outside the graph.
+    `received[k]` (batch, length, key): its mean over heads and so many queries, outside the graph.
     """
 
     first: int
@@ -46,7 +46,7 @@ def graph(
     on_linear: OnLinear | None = None,
     skip: Sequence[type] = (),
     tokens: Sequence[int] | None = None,
-    received: Sequence[int] | None = None,
+    received: Sequence[Sequence[int]] | None = None,
     recompute: bool = False,
     heads: bool = True,
     call: Callable[[Call], Call] | None = None,
@@ -56,10 +56,10 @@ def graph(
 
     Layer 0's input is the embedding layer's output, `hidden_states[0]`. `leaf`: put this in its place (batch, token,
     dim); what is below may then be left out (`skip`, and `tokens` too: see `run`). `also` and `on_linear` see every
-    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. `received`: the texts'
-    lengths, where the attention that tokens receive is wanted. `recompute`: see `Recorder`. `heads`: run the head too.
-    `call` and `prepare`: what goes on in the place of an attention call, and changes the shadow first, with the same
-    numbers but other gradients.
+    layer and linear map. Parameters need no gradient and get none: only the leaf is a variable. `received`: by text the
+    lengths at which the attention that tokens receive is wanted. `recompute`: see `Recorder`. `heads`: run the head
+    too. `call` and `prepare`: what goes on in the place of an attention call, and changes the shadow first, with the
+    same numbers but other gradients.
     Raises Undefined for weights of layers with several attentions.
     """
     if (weights or received is not None) and len(spec.attends) > 1:
@@ -105,12 +105,12 @@ def graph(
 
 
 @torch.no_grad()
-def _received(call: Call, lengths: Sequence[int]) -> Tensor:
-    """(batch, key): the attention to each token, the mean over heads and a text's own queries."""
+def _received(call: Call, lengths: Sequence[Sequence[int]]) -> Tensor:
+    """(batch, length, key): the attention to each token, the mean over heads and a text's first `length` queries."""
     batch, heads, n, _ = call.q.shape
-    count = torch.tensor(list(lengths), dtype=torch.int64, device=call.q.device)
-    inside = torch.arange(n, dtype=torch.int64, device=call.q.device) < count[:, None]
-    total = call.q.new_zeros(batch, call.k.shape[2], dtype=at_least_single(call.q.dtype))
+    count = torch.tensor([list(of_text) for of_text in lengths], dtype=torch.int64, device=call.q.device)[..., None]
+    total = call.q.new_zeros(batch, count.shape[1], call.k.shape[2], dtype=at_least_single(call.q.dtype))
+    inside = (torch.arange(n, dtype=torch.int64, device=call.q.device) < count).to(total.dtype)
     for rows in blocks(n, BLOCK_BYTES // (batch * heads * n * total.element_size())):
-        total += (call.weights(rows) * inside[:, None, rows, None]).sum((1, 2))
-    return total / (heads * count[:, None])
+        total += inside[:, :, rows] @ call.weights(rows).sum(1, dtype=total.dtype)
+    return total / (heads * count)

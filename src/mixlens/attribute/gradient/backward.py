@@ -61,7 +61,7 @@ def differentiate(
         lengths = [len(texts[i]) for i in members]
         settings: dict[str, Any] = {
             "weights": weights,
-            "received": lengths if received else None,
+            "received": [[n] for n in lengths] if received else None,
             "recompute": recompute,
             "call": call,
             "prepare": prepare,
@@ -77,12 +77,12 @@ def differentiate(
             n = len(texts[i])
             kept = g.hidden if all_hidden else g.hidden[:1]
             text = TextGraph(
-                hidden=[_kept(h[b, :n].detach()) for h in kept],
-                gradients=[_kept(d[b, :n]) for d in gradients],
-                weights=[_kept(a[b, :, :n, :n].detach()) for a in g.weights],
-                weight_gradients=[_kept(d[b, :, :n, :n]) for d in weight_gradients],
+                hidden=[beside_graph(h[b, :n].detach()) for h in kept],
+                gradients=[beside_graph(d[b, :n]) for d in gradients],
+                weights=[beside_graph(a[b, :, :n, :n].detach()) for a in g.weights],
+                weight_gradients=[beside_graph(d[b, :, :n, :n]) for d in weight_gradients],
                 rows=resolved[b].rows,
-                received=[_kept(a[b, :n]) for a in g.received],
+                received=[beside_graph(a[b, 0, :n]) for a in g.received],
             )
             if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
                 raise not_finite(subject.model, "a gradient")
@@ -101,6 +101,6 @@ def _backward(value: Tensor, g: Graph, all_hidden: bool, weights: bool) -> tuple
     return filled[: len(states)], filled[len(states) :]
 
 
-def _kept(t: Tensor) -> Tensor:
+def beside_graph(t: Tensor) -> Tensor:
     """Beside the graph, in at least float32."""
     return widened(t).cpu()

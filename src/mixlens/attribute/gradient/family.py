@@ -167,9 +167,9 @@ class Gradient(Method):
         return [[results[k] for results in texts] for k in range(len(asks))]
 
     def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
-        """Of gradients at hidden states, over one graph; what reads attention takes a text of its own a token."""
+        """Over one graph; where special tokens are hidden, which makes another pass, a text of its own a token."""
         reads, options = self.reading(ask.options), dict(ask.options)
-        if reads in ("received", "weights") or options.pop("mask_special", False):
+        if options.pop("mask_special", False) or (ask.source and reads in ("received", "weights")):
             return None
         layer = checked_layer(subject, options.pop("layer", 0))
         again = runs_again(sizes_of(subject), len(ask.tokens))
@@ -178,7 +178,8 @@ class Gradient(Method):
             if layer:
                 raise Undefined(f"{self.name} of an encoder-decoder is taken at both stacks' first layers; use layer=0")
             return rows_across(ask, use, of=self.of, recompute=again)
-        return traced_rows(ask, use, of=self.of, layer=layer, all_hidden=reads == "hidden", recompute=again)
+        kept: Any = {"all_hidden": reads != "input", "weights": reads == "weights", "received": reads == "received"}
+        return traced_rows(ask, use, of=self.of, layer=layer, recompute=again, **kept)
 
 
 def _predictions(subject: Subject, ask: Request[Method]) -> list[Answer]:

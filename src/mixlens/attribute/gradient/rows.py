@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from mixlens.attribute.gradient.backward import beside_graph
 from mixlens.attribute.gradient.functions import TextGraph
 from mixlens.attribute.traced import Traced, padded, slopes
 from mixlens.capture.graph import graph
 from mixlens.errors import Undefined
-from mixlens.precision import widened
 from mixlens.subject.finite import not_finite
 from mixlens.target import Quantity
 
 
 def traced_rows(
-    ask: Traced, use: Callable[[TextGraph], Tensor], *, of: Quantity, layer: int, all_hidden: bool, recompute: bool
+    ask: Traced,
+    use: Callable[[TextGraph], Tensor],
+    *,
+    of: Quantity,
+    layer: int,
+    all_hidden: bool,
+    weights: bool,
+    received: bool,
+    recompute: bool,
 ) -> Tensor | None:
     """(answer, source): `use` of each answer token's graph, whose text ends before it; `layer` and the rest as in
     `differentiate`. None for a model whose logits are no map of its last norm. Raises NotFinite.
@@ -28,28 +37,32 @@ def traced_rows(
     except Undefined:
         return None
     (batch,) = subject.batches([ask.tokens], 1)
-    g = graph(subject.model, subject.spec, batch.inputs, layer=layer, heads=False, recompute=recompute)
+    lengths = [[row + 1 for row in rows]] if received else None
+    settings: dict[str, Any] = {"weights": weights, "received": lengths, "recompute": recompute}
+    g = graph(subject.model, subject.spec, batch.inputs, layer=layer, heads=False, **settings)
     with torch.enable_grad():
         normed = g.output.last_hidden_state[0, rows]
     ask.passed(normed.detach())
-    _, weights = slopes(ask.logits, ask.answers, of)
+    _, by_logit = slopes(ask.logits, ask.answers, of)
     with torch.no_grad():
-        covector = unembedding.combined(weights * unembedding.slope(ask.logits)).to(normed.dtype)
+        covector = unembedding.combined(by_logit * unembedding.slope(ask.logits)).to(normed.dtype)
     states, scores = g.hidden if all_hidden else g.hidden[:1], []
+    wanted = [*states, *g.weights]
     for t, row in enumerate(rows):
         only = torch.zeros_like(covector)
         only[t] = covector[t]
         last = t + 1 == len(rows)
-        made = torch.autograd.grad(normed, states, only, retain_graph=not last, allow_unused=True)
-        gradients = [torch.zeros_like(h) if d is None else d for h, d in zip(states, made, strict=True)]
+        made = torch.autograd.grad(normed, wanted, only, retain_graph=not last, allow_unused=True)
+        gradients = [torch.zeros_like(h) if d is None else d for h, d in zip(wanted, made, strict=True)]
         text = TextGraph(
             hidden=[_before(h.detach(), row) for h in states],
-            gradients=[_before(d, row) for d in gradients],
-            weights=[],
-            weight_gradients=[],
+            gradients=[_before(d, row) for d in gradients[: len(states)]],
+            weights=[_square(a.detach(), row) for a in g.weights],
+            weight_gradients=[_square(d, row) for d in gradients[len(states) :]],
             rows=(row,),
+            received=[beside_graph(a[0, t, : row + 1]) for a in g.received],
         )
-        if not all(bool(torch.isfinite(d).all()) for d in text.gradients):
+        if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
             raise not_finite(subject.model, "a gradient")
         scores.append(use(text))
         if ask.progress is not None:
@@ -58,5 +71,10 @@ def traced_rows(
 
 
 def _before(t: Tensor, row: int) -> Tensor:
-    """Up to a row, beside the graph, in at least float32."""
-    return widened(t[0, : row + 1]).cpu()
+    """Up to a row."""
+    return beside_graph(t[0, : row + 1])
+
+
+def _square(t: Tensor, row: int) -> Tensor:
+    """Of attention, up to a row."""
+    return beside_graph(t[0, :, : row + 1, : row + 1])

@@ -77,14 +77,11 @@ LONG = ["globenc", "alti_logit", "ifr", "saliency", "attcat", "cp_lrp", "gim", "
 DECOMPOSITIONS = [name for name, facts in MIXING.items() if facts.work in ("forward", "decompose")]
 
 
-PEAKS = {  # value_zeroing takes the square of a text's time; its room shows at 256 tokens as it does at 512
-    "encoder": {
-        64: ["hta"],
-        128: ["attention", "globenc", "alti", "value_zeroing"],
-        256: ["value_zeroing"],
-        512: DECOMPOSITIONS,
-    },
-    "classifier": {512: [*CLASSIFIERS, "hta+rollout"]},
+SLOW = ["blank_out", "hta", "hta_x_input"]  # a pass a token and more: their room shows at fewer tokens too
+
+PEAKS = {
+    "encoder": {32: ["hta"], 128: ["attention", "globenc", "alti", "value_zeroing"], 512: DECOMPOSITIONS},
+    "classifier": {160: [*SLOW, "hta+rollout"], 512: [name for name in CLASSIFIERS if name not in SLOW]},
     "decoder": {4096: ["attention_rollout"], 3072: LONG},
 }
 

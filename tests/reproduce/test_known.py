@@ -87,7 +87,7 @@ def test_the_best_is_told_from_the_others():
 def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "GROUPS", {"some": GROUPS["some"]})
     monkeypatch.setattr(known, "TASKS", {"needle": ("needle", {"keys": 3}), "indirect object": ("ioi", {})})
-    page = reproduce("known-source", tmp_path, limit=6, seeds=1).read_text("utf-8")
+    page = reproduce("known-source", tmp_path, limit=4, seeds=1).read_text("utf-8")
     table = page.partition("### Mean reciprocal rank of the source")[2].partition("###")[0]
     rows = {line.split("|")[1].strip(): line.split("|")[2:4] for line in table.splitlines() if line.startswith("| ")}
     means = {
@@ -96,7 +96,7 @@ def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
         if name in ("random", "head_logit")
     }
     assert min(means["head_logit"]) > 0.8 > 0.5 > max(means["random"]), means
-    assert "`mixlens reproduce known-source --limit 6 --seeds 1`" in page
+    assert "`mixlens reproduce known-source --limit 4 --seeds 1`" in page
 
 
 def test_the_page_is_written_from_its_record():

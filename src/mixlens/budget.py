@@ -143,11 +143,11 @@ def sizes_of(subject: Subject) -> Sizes:
     heads = int(getattr(base.config, "num_attention_heads", 1))
     dim = int(base.config.hidden_size)
     inner = ffn_width(model, spec)
-    encoder = subject.memory
+    encoder = subject.encoder
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     return Sizes(
         device=device,
-        layers=subject.layers + (0 if encoder is None else encoder.layers),
+        layers=subject.layers + (0 if encoder is subject else encoder.layers),
         dim=dim,
         heads=heads,
         width=int(getattr(base.config, "head_dim", None) or dim // heads),

@@ -16,8 +16,8 @@ from mixlens.inventory import supports
 from mixlens.mixing import calls as mixing_calls
 from mixlens.process import settled
 from mixlens.similarity import similarity as alike
-from mixlens.subject import Subject, examined
-from mixlens.subject.check import Check, of_towers, self_check
+from mixlens.subject import Subject, TwoTowers, examined
+from mixlens.subject.check import Check
 from mixlens.trace import trace as whole_answer
 from mixlens.wrappers import taken_apart
 
@@ -97,11 +97,8 @@ class Lens:
             (True, True)
         """
         subject = self._subject
-        if subject.towers is not None:
-            text, picture = (self_check(tower.model, tower.spec, tower.name) for tower in subject.towers)
-            return replace(of_towers(text, picture, self.model), origin=subject.origin)
-        check = self_check(self.model, self.spec, self.name)
-        return replace(check, supports=supports(self.spec, self.head), origin=subject.origin)
+        able = {} if isinstance(subject, TwoTowers) else supports(self.spec, self.head)
+        return replace(subject.checked_again(), supports=able, origin=subject.origin)
 
     @property
     def self_check_residual(self) -> float:

@@ -14,7 +14,7 @@ from mixlens.attribute.frozen import Frozen, PathLogit
 from mixlens.attribute.logit import Logit
 from mixlens.attribute.names import method
 from mixlens.errors import Undefined
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.subject.head import HeadTask
 
 
@@ -37,7 +37,7 @@ class Default:
         head = subject.head
         if readout and self.answered:
             return False
-        if self.two_streams != (subject.memory is not None) or head.causal != self.causal:
+        if self.two_streams != isinstance(subject, EncoderDecoder) or head.causal != self.causal:
             return False
         if self.answered and head.task == "none":
             return False

@@ -17,7 +17,7 @@ from mixlens.capture.joined import predicting
 from mixlens.capture.text import Tokens
 from mixlens.errors import Undefined
 from mixlens.progress import Progress
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.subject.rows import row_logits
 from mixlens.subject.streams import Streams
 from mixlens.target import Quantity
@@ -49,6 +49,7 @@ class Traced:
     @property
     def streams(self) -> Streams:
         """The two passes of an encoder-decoder."""
+        assert isinstance(self.subject, EncoderDecoder)
         return Streams(self.subject, self.tokens.ids, self.source, self.signal)
 
     @property

@@ -20,7 +20,7 @@ from mixlens.mixing import MIXING, calls
 from mixlens.process import settled
 from mixlens.progress import Progress, barred, reporter
 from mixlens.results import Attribution, Results
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.subject.several import explained
 from mixlens.target import Target
 
@@ -100,7 +100,7 @@ def attribute(
     name = default_method(subject, options) if method is None else method
     chosen_method = attribution_method(subject, name, options)
     windows = None if window is stride is None else of_windows(subject, window, stride, truncate, options)
-    if subject.classifies:
+    if isinstance(subject, EncoderDecoder) and subject.classifies:
         if windows is not None:
             raise Undefined("windows are not built for classifiers of an encoder and a decoder; leave window= out")
 

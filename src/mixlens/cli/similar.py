@@ -66,8 +66,10 @@ def similarity(
     check_files(*files.values(), json_file)
     with reported(debug):
         with progress("loading the model") as line:
+            from mixlens.subject import TwoTowers
+
             lens = load(model)
-            if seen and lens.head.fed == TEXT and lens.subject.towers is None:
+            if seen and lens.head.fed == TEXT and not isinstance(lens.subject, TwoTowers):
                 raise InputError(f"--picture is of a model of texts and pictures, {lens.name} reads texts alone")
             say_if_files(lens, texts or [])
             line.stage("comparing")

@@ -18,7 +18,7 @@ from mixlens.similarity.method import Passes
 from mixlens.similarity.method import Similarity as Method
 from mixlens.similarity.table import SIMILARITIES
 from mixlens.similarity.vectors import TextVectors, products, towards
-from mixlens.subject import Subject
+from mixlens.subject import Subject, TwoTowers
 from mixlens.subject.pictures import is_picture
 from mixlens.subject.provenance import provenance
 from mixlens.subject.several import explained
@@ -67,12 +67,13 @@ def similarity(
         ('-0.35', (6, 6))
     """
     chosen = similarity_method(DEFAULT if method is None else method)
-    if subject.towers is not None and truncate and is_picture(first) and is_picture(second):
+    towers = isinstance(subject, TwoTowers)
+    if towers and truncate and is_picture(first) and is_picture(second):
         raise UnknownOption("truncate=True cuts texts, and both are pictures; leave it out")
     encoders = encoder_of(subject, pooling, first), encoder_of(subject, pooling, second)
     settings = [of_side(encoder, chosen, options) for encoder in encoders]
     left_text, others = (
-        encoder.read(data, truncate and encoder.subject.head.fed == TEXT if subject.towers else truncate)
+        encoder.read(data, truncate and encoder.subject.head.fed == TEXT if towers else truncate)
         for encoder, data in zip(encoders, (first, second), strict=True)
     )
     if not left_text.single:

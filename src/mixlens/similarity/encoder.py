@@ -17,7 +17,7 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import ModelError, Undefined, UnknownOption
 from mixlens.precision import widened
 from mixlens.similarity.vectors import vector
-from mixlens.subject import Subject
+from mixlens.subject import Subject, TwoTowers
 from mixlens.subject.finite import not_finite
 from mixlens.subject.head import Pooled
 from mixlens.subject.pictures import is_picture
@@ -144,7 +144,7 @@ def pooling_of(subject: Subject, pooling: Any) -> Pooled:
 
 def encoder_of(subject: Subject, pooling: Any, data: Any) -> Encoder:
     """What makes the vectors of what a caller passes. Raises UnknownOption, ModelError, Undefined, InputError."""
-    if subject.towers is None:
+    if not isinstance(subject, TwoTowers):
         return Encoder(subject, pooling_of(subject, pooling))
     if pooling is not None:
         raise UnknownOption(f"expected no pooling= for two towers, which make their own vectors, got {pooling!r}")

@@ -18,6 +18,7 @@ from mixlens.capture.shadow import shadow
 from mixlens.capture.text import Tokens
 from mixlens.errors import InputError
 from mixlens.precision import widened
+from mixlens.subject.stacks import EncoderDecoder
 from mixlens.subject.subject import Subject
 
 OnLayer = Callable[[LayerPass], None]
@@ -30,7 +31,7 @@ class Streams:
     `signal`: what the encoder is fed where that is no text (a sound); its ids then mean nothing.
     """
 
-    subject: Subject
+    subject: EncoderDecoder
     ids: Sequence[int]
     source: int
     signal: Mapping[str, Tensor] | None = None

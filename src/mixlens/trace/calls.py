@@ -26,7 +26,7 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import NotFinite, UnknownOption
 from mixlens.progress import Progress
 from mixlens.results import Trace
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.subject.provenance import provenance
 from mixlens.target import Target
 from mixlens.trace.foil import foils
@@ -78,7 +78,7 @@ def trace(
             "generate= are arguments for an answer that is generated, and one is given: leave either out"
         )
     source = 0
-    if subject.memory is not None:
+    if isinstance(subject, EncoderDecoder):
         source = len(question.tokens)
         require_room(subject, source, 1)
         if answered is not None:

@@ -17,7 +17,7 @@ from mixlens.capture.text import Tokens
 from mixlens.errors import EmptyInput, InputError, UnknownOption
 from mixlens.process import settled
 from mixlens.progress import silent
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.trace.answered import as_text
 from mixlens.trace.target import divided
 
@@ -143,7 +143,9 @@ def _run(subject: Subject, prompt: Tokens, room: int, arguments: Mapping[str, An
     _check(arguments, vars(GenerationConfig()).keys())
     default = getattr(model, "generation_config", None)
     ends = getattr(default, "eos_token_id", None)
-    told = {} if subject.memory is None else {k: v for k in _TOLD if (v := getattr(default, k, None)) is not None}
+    told = {}
+    if isinstance(subject, EncoderDecoder):
+        told = {k: v for k in _TOLD if (v := getattr(default, k, None)) is not None}
     try:
         config = GenerationConfig(
             **{

@@ -11,7 +11,7 @@ from mixlens.capture.given import is_id
 from mixlens.capture.text import Tokens, encode, text_of
 from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.results.units import prompt_units
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.subject.read import readable
 from mixlens.trace.answered import ids_of
 from mixlens.trace.target import read_target
@@ -80,7 +80,7 @@ def read_answer(subject: Subject, answer: Any, name: str = "an answer") -> Token
 
     Raises InputError.
     """
-    if subject.memory is not None:
+    if isinstance(subject, EncoderDecoder):
         return read_target(subject, answer, name)[1]
     if isinstance(answer, str):
         if not answer:
@@ -98,7 +98,7 @@ def read_answer(subject: Subject, answer: Any, name: str = "an answer") -> Token
 
 def require_room(subject: Subject, prompt: int, answer: int) -> None:
     """Raises TooLong where prompt and answer have more tokens than the model has positions; each of its own stream."""
-    if subject.memory is not None:
+    if isinstance(subject, EncoderDecoder):
         for name, length in (("the source", prompt), ("what the decoder reads", answer)):
             heard = name == "the source" and subject.head.fed in SOUNDS  # its reader says what is too long
             if subject.limit is not None and length > subject.limit and not heard:

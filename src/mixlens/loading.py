@@ -8,36 +8,32 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from mixlens.architectures import Spec, fed, has_spec, shares_layers, spec_for, two_towers
-from mixlens.capture.fed import SOUNDS, TowerProcessor
+from mixlens.capture.fed import SOUNDS
 from mixlens.capture.picture import PIXELS
 from mixlens.embedded import DEFAULT, load_embedded
-from mixlens.errors import MissingExtra, MixlensError, ModelError, UnknownOption
+from mixlens.errors import ModelError, UnknownOption
 from mixlens.infer import refuse
+from mixlens.processors import (
+    load_image_processor,
+    load_sound_processor,
+    load_tokenizer,
+    load_tower_processor,
+    reading,
+)
 from mixlens.progress import quiet
 
 _EMBEDDED = "mixlens:"
 # What says where a file is, or who may run code: for configuration, weights and tokenizer alike.
 _SHARED = ("revision", "code_revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
-_VOCABULARY = """tokenizer.json tokenizer.model vocab.txt vocab.json merges.txt spiece.model sentencepiece.bpe.model
-tekken.json bpe.codes source.spm""".split()
-_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _EXPECTED = "expected a folder with a saved model (config.json and weights) or a hub id"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
-_HINTS = {
-    "device": 'say device_map="cuda" or device_map={"": 0}, or load the model yourself and move it',
-    "tokenizer": "pass it as the second argument: mixlens.load(model, tokenizer)",
-    "torch_device": 'say device_map="cuda"',
-    "gpu": 'say device_map="cuda"',
-}
 
 
 def load_named(name: str | None, spec: Spec | None = None, **options: Any) -> tuple[Any, Any, str]:
@@ -69,7 +65,7 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
     shared = {k: options.pop(k) for k in _SHARED if k in options} | {"trust_remote_code": trust}
     if "gguf_file" in options:
         shared["gguf_file"] = options.pop("gguf_file")
-    with _reading(name, "configuration"):
+    with reading(name, "configuration"):
         config, rest = AutoConfig.from_pretrained(where, return_unused_kwargs=True, **shared, **options)
     rest = {k: v for k, v in rest.items() if k in options}
     refuse(config, spec)  # before any weights are read
@@ -78,7 +74,7 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
     encoder = folder is not None and _pools(folder)
     cls = transformers.AutoModel if encoder else _class(config, trust, "gguf_file" in shared)
     if folder is not None:
-        with _reading(name, "configuration"):
+        with reading(name, "configuration"):
             claimed, there = _parameters(cls, config, trust, folder), _bytes(folder)
         if there and claimed > 4 * there:
             raise ModelError(
@@ -86,7 +82,7 @@ def load_pretrained(name: str, spec: Spec | None = None, **options: Any) -> tupl
                 f"{claimed:,} parameters or more; the configuration belongs to another model, or the weights are "
                 "damaged"
             )
-    with quiet(), _reading(name, "weights", options):
+    with quiet(), reading(name, "weights", options):
         settings: dict[str, Any] = {"dtype": "auto", **rest, **shared, "ignore_mismatched_sizes": True}
         model, loaded = cls.from_pretrained(where, config=config, output_loading_info=True, **settings)
     _complete(model, cls, config, loaded, name, encoder)
@@ -118,112 +114,6 @@ def _place(name: str, options: Mapping[str, Any]) -> tuple[str, Path | None, dic
     if gguf is not None and not (folder / str(gguf)).is_file():
         raise ModelError(f"expected the file {gguf!r} in {str(path)!r}, there is none")
     return str(path), folder, options
-
-
-def tokenizer_named(name: str) -> Any:
-    """The tokenizer of a folder, a file tokenizer.json or a hub id. Raises ModelError where there is none."""
-    path = Path(name).expanduser()
-    if os.path.isfile(path):
-        from transformers import PreTrainedTokenizerFast
-
-        with _reading(name, "tokenizer"):
-            return PreTrainedTokenizerFast(tokenizer_file=str(path))
-    local = os.path.exists(path)
-    if not local and name.startswith((".", "/", "~")):
-        raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r:.200}: no such folder")
-    tokenizer = load_tokenizer(str(path) if local else name, name, path if local else None, trust_remote_code=False)
-    if tokenizer is None:
-        raise ModelError(f"expected a folder with a tokenizer or a reachable hub id, got {name!r}: it has none")
-    return tokenizer
-
-
-def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
-    """The tokenizer of a folder or hub id; None where there is none. Raises ModelError where it cannot be read."""
-    from transformers import AutoTokenizer
-
-    if folder is not None and "gguf_file" not in shared and not any((folder / file).is_file() for file in _VOCABULARY):
-        return None  # token ids can still be explained; a text says then that a tokenizer is missing
-    with _reading(name, "tokenizer"):
-        try:
-            return AutoTokenizer.from_pretrained(where, **shared)
-        except OSError:
-            if folder is not None:
-                raise
-            return None  # the hub has none
-
-
-def image_processor_named(name: str) -> Any:
-    """The image processor of a folder or a hub id. Raises ModelError where there is none."""
-    folder = Path(name).expanduser()
-    processor = load_image_processor(str(folder) if folder.exists() else name, name, trust_remote_code=False)
-    if processor is None:
-        raise ModelError(f"expected a folder with an image processor or a reachable hub id, got {name!r}: it has none")
-    return processor
-
-
-def load_image_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
-    """The image processor of a folder or hub id; None where there is none. Raises ModelError for a damaged one."""
-    from transformers import AutoImageProcessor
-
-    if folder is not None and not any((folder / file).is_file() for file in _PROCESSORS):
-        return None  # tensors can still be explained; a picture says then that a processor is missing
-    with quiet(), _reading(name, "image processor"):
-        try:
-            return AutoImageProcessor.from_pretrained(where, **shared)
-        except OSError:
-            if folder is not None:
-                raise
-            return None
-
-
-def tower_processor_named(name: str) -> Any:
-    """The tokenizer and the image processor of a folder or a hub id. Raises ModelError where there is neither."""
-    folder = Path(name).expanduser()
-    here = folder if folder.exists() else None
-    made = load_tower_processor(str(here or name), name, here, trust_remote_code=False)
-    if made.tokenizer is None and made.image_processor is None:
-        raise ModelError(
-            f"expected a folder with a tokenizer and an image processor or a reachable hub id, got {name!r}: it has "
-            "neither"
-        )
-    return made
-
-
-def load_tower_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
-    """The tokenizer and the image processor of a folder or hub id, None for what it has not. Raises ModelError."""
-    return TowerProcessor(
-        load_tokenizer(where, name, folder, **shared), load_image_processor(where, name, folder, **shared)
-    )
-
-
-def sound_processor_named(name: str) -> Any:
-    """The processor or feature extractor of a folder or a hub id. Raises ModelError where there is none."""
-    folder = Path(name).expanduser()
-    processor = load_sound_processor(str(folder) if folder.exists() else name, name, trust_remote_code=False)
-    if processor is None:
-        raise ModelError(f"expected a folder with a feature extractor or a reachable hub id, got {name!r}: it has none")
-    return processor
-
-
-def load_sound_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
-    """The processor of a folder or hub id, else its feature extractor; None where there is none. Raises ModelError for
-    a damaged one.
-    """
-    from transformers import AutoFeatureExtractor, AutoProcessor
-
-    if folder is not None and not any((folder / file).is_file() for file in _PROCESSORS):
-        return None
-    with quiet(), _reading(name, "feature extractor"):
-        for kind in (AutoProcessor, AutoFeatureExtractor):
-            try:
-                made = kind.from_pretrained(where, **shared)
-            except (OSError, ValueError):  # a folder of a feature extractor alone
-                if kind is AutoFeatureExtractor and folder is not None:
-                    raise
-                continue
-            if hasattr(made, "feature_extractor") or hasattr(made, "sampling_rate"):
-                return made
-    return None
 
 
 def _class(config: Any, trust: bool, gguf: bool) -> Any:
@@ -307,44 +197,3 @@ def _parameters(cls: Any, config: Any, trust: bool, folder: Path) -> int:
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for kind in _WEIGHTS for path in folder.glob(kind))
-
-
-@contextmanager
-def _reading(name: str, part: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Whatever goes wrong while a part of a model is read, in one line that names it."""
-    try:
-        yield
-    except (MixlensError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except ImportError as error:
-        raise MissingExtra(
-            f"the {part} of {name!r} need a package that is not installed: {first_line(error)}"
-        ) from error
-    except Exception as error:
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if isinstance(error, TypeError) and unknown and unknown[1] in (options or {}):
-            option = unknown[1]
-            hint = _HINTS.get(option, "see from_pretrained of transformers for those it has")
-            raise UnknownOption(f"from_pretrained has no option {option!r}; {hint}") from error
-        raise ModelError(
-            f"expected a folder with a saved model or a reachable hub id, got {name!r}: its {part} cannot be read: "
-            f"{_reason(error)}"
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    reason = first_line(error)
-    if type(error).__name__ == "UnpicklingError":
-        return "a pickle that is damaged or would run code, which is never done; save the weights as safetensors"
-    if "trust_remote_code" in str(error):
-        return (
-            "it brings code of its own, which is not run unasked; read that code, and pass trust_remote_code=True if "
-            "you trust it"
-        )
-    return reason if isinstance(error, OSError) else f"{type(error).__name__}: {reason}"
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, on one line."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return " ".join(" ".join(lines[:2] if lines[0].endswith(":") else lines[:1]).split())

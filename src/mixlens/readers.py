@@ -15,7 +15,7 @@ def readable(tokenizer: Any) -> Any:
     if tokenizer is None:
         return None
     if isinstance(tokenizer, str) or hasattr(tokenizer, "__fspath__"):
-        from mixlens.loading import tokenizer_named
+        from mixlens.processors import tokenizer_named
 
         return tokenizer_named(str(tokenizer))
     if type(tokenizer).__module__.startswith("tokenizers") and hasattr(tokenizer, "token_to_id"):
@@ -36,7 +36,7 @@ def image_processor(given: Any) -> Any:
     if given is None:
         return None
     if isinstance(given, str) or hasattr(given, "__fspath__"):
-        from mixlens.loading import image_processor_named
+        from mixlens.processors import image_processor_named
 
         return image_processor_named(str(given))
     given = getattr(given, "image_processor", given)
@@ -61,7 +61,7 @@ def tower_processor(given: Any) -> Any:
     if given is None:
         return TowerProcessor()
     if isinstance(given, str) or hasattr(given, "__fspath__"):
-        from mixlens.loading import tower_processor_named
+        from mixlens.processors import tower_processor_named
 
         return tower_processor_named(str(given))
     if isinstance(given, (tuple, list)) and len(given) == 2:
@@ -90,7 +90,7 @@ def sound_processor(given: Any) -> Any:
     if given is None:
         return None
     if isinstance(given, str) or hasattr(given, "__fspath__"):
-        from mixlens.loading import sound_processor_named
+        from mixlens.processors import sound_processor_named
 
         return sound_processor_named(str(given))
     extractor = getattr(given, "feature_extractor", given)

@@ -125,7 +125,8 @@ def test_with_methods_and_their_correlation_over_layers(lens: mixlens.Lens) -> N
     found = table.correlation("special_rank", "alti")
     ranks = np.array([row.mean for row in table.layers("special_rank", "alti")], dtype=np.float64)
     codes = np.array([row.mean for row in table.layers("mdl_compression")[1:]], dtype=np.float64)
-    np.testing.assert_equal(astuple(found), astuple(permutation(ranks, codes, statistic="spearman")))  # NaN: equal ranks
+    # equal ranks correlate with nothing: NaN
+    np.testing.assert_equal(astuple(found), astuple(permutation(ranks, codes, statistic="spearman")))
     assert (found.n, found.exact) == (2, True)
     assert table.correlation("special_rank", "alti", "anisotropy").n == 2
     with pytest.raises(UnknownOption, match="no layers of 'special_rank', 'model' in this table"):

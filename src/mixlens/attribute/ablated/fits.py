@@ -43,6 +43,8 @@ def coefficients(masks: Masks, values: Values, *, alpha: float, tokens: int = 1)
     """
     from sklearn.exceptions import ConvergenceWarning
 
+    if np.ptp(values) == 0:  # scikit-learn before 1.8 never stops there
+        return np.zeros(masks.shape[1])
     x = masks.astype(np.float64)
     spread = x.std(0)
     spread[spread == 0] = 1  # kept, or left out, in every ablation: nothing is known of it

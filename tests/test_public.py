@@ -120,6 +120,7 @@ def test_dependencies_are_what_is_imported():
         "datasets",
         "scikit-learn",
         "llvmlite",
+        "python-multipart",
         "starlette",
         "uvicorn",
         "ray",

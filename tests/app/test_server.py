@@ -34,9 +34,9 @@ def asking(tiny_bert_folder):
         yield made
 
 
-def test_every_embedded_model_of_texts_is_offered():
-    assert set(EMBEDDED) == set(names()) - {"digits", "tones"}
-    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS)
+def test_every_embedded_model_is_offered():
+    assert set(EMBEDDED) == set(names())
+    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS) - {"text-picture"}
 
 
 def test_the_form_is_there_before_anything_is_asked(asking):
@@ -349,5 +349,14 @@ def test_a_trace(tmp_path):
         fields = {"text": "w5 w6", "document": "w7 w8", "max_new_tokens": "2", "exclude": ["first", "template"]}
         page = asked_of.get("/trace", params={"model": str(folder), **fields})
         assert page.status_code == 200 and len(data(page.text)) == 1
+        several = [("text", "w5 w6"), ("max_new_tokens", "2"), ("by", "document")]
+        several += [("document_name", "guide"), ("document", "w7 w8"), ("document_name", "<b>"), ("document", "w9")]
+        page = asked_of.get("/trace", params=[("model", str(folder)), *several])
+        assert page.status_code == 200 and page.text.count("guide") > 3 and "<b>" not in page.text
+        rows = re.findall(
+            r'name="document_name" value="([^"]*)".*?<textarea[^>]*>\n([^<]*)</textarea>', page.text, re.S
+        )
+        assert rows == [("guide", "w7 w8"), ("&lt;b&gt;", "w9"), *[("", "")] * 6]
+        assert page.text.count("data-spare>") == 6 and 'class="documents" data-rows open' in page.text
         both = asked_of.get("/trace", params={"model": str(folder), **fields, "answer": "w9"})
         assert both.status_code == 400 and "nothing generated" in error(both)

@@ -10,6 +10,7 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 import mixlens
+from mixlens.cli import names
 from mixlens.cli.arguments import (
     Debug,
     Foil,
@@ -160,9 +161,10 @@ def explain(
     typed = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
-    if method is not None:
-        options["method"] = method
     with reported(debug):
+        names.attributed(method, options, mixlens.Lens.attribute)
+        if method is not None:
+            options["method"] = method
         with progress("loading the model") as line:
             lens = load(model)
             say_if_files(lens, typed)
@@ -197,6 +199,9 @@ def _every_text(
     if of_rows.get("memory", "").isdecimal():
         of_rows["memory"] = int(of_rows["memory"])
     with reported(debug):
+        settings = {name: value for name, value in request.items() if name not in ("method", "target")}
+        names.attributed(request["method"], settings, mixlens.explain_data)
+        mixlens.task(of_rows.get("task", "classification"))  # raises for another name
         with goes_on(out), progress("loading the model", counted=True) as line:
             lens = on(load(model), **placed)
             line.stage("explaining")

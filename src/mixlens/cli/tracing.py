@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+import mixlens
+from mixlens.cli import names
 from mixlens.cli.arguments import Csv, Debug, Html, Json, Latex, Method, Parquet, Picture, Save, Settings
 from mixlens.cli.inputs import (
     NOT_OPTIONS,
@@ -110,6 +112,7 @@ def trace(
     with reported(debug):
         if parquet is not None:
             arrow()
+        names.attributed(method, options, mixlens.Lens.trace)
         with progress("loading the model") as line:
             from mixlens.trace.prompt import as_chat, require_units
 

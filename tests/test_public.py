@@ -31,6 +31,7 @@ NAMES = [
     "Words",
     "__version__",
     "architectures",
+    "cite",
     "errors",
     "evaluate",
     "explain_data",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mixlens.results import Similarity as Similarity
     from mixlens.results import Trace as Trace
     from mixlens.results import read as read
+    from mixlens.sources import cite as cite
     from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
     from mixlens.tasks.planted import planted as planted
@@ -61,6 +62,7 @@ _HOME = {
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",
+    "cite": "sources",
     "evaluate": "evaluation.evaluate",
     "Table": "evaluation.result",
     "Example": "tasks.example",
@@ -86,6 +88,7 @@ __all__ = [
     "Words",
     "__version__",
     "architectures",
+    "cite",
     "errors",
     "evaluate",
     "explain_data",

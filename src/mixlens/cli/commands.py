@@ -230,6 +230,21 @@ def check(
 
 
 @app.command()
+def cite(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Methods and measures; without: mixlens alone.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """The papers that methods and measures come from, and mixlens, as BibTeX.
+
+    mixlens cite globenc attcat aopc >> paper.bib
+    """
+    with reported(debug):
+        typer.echo(mixlens.cite(*names or ()), nl=False)
+
+
+@app.command()
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One method, with everything about it.")] = None,
     json_out: Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")] = False,

@@ -20,6 +20,7 @@ from mixlens.cli.arguments import (
     Model,
     Pair,
     Picture,
+    Planned,
     Position,
     Save,
     Settings,
@@ -34,6 +35,7 @@ from mixlens.cli.inputs import (
     check_files,
     check_folders,
     folder,
+    nothing_written,
     picture,
     say_if_files,
     settings_of,
@@ -41,7 +43,7 @@ from mixlens.cli.inputs import (
     texts_of,
 )
 from mixlens.cli.output import deliver, show
-from mixlens.cli.running import goes_on, load, note, progress, reported
+from mixlens.cli.running import goes_on, load, note, progress, reported, say
 from mixlens.errors import DataError, UnknownOption
 
 if TYPE_CHECKING:
@@ -129,6 +131,7 @@ def explain(
     engine: Annotated[
         str | None, typer.Option(metavar="NAME", help=_ROWS + "ray: workers are actors of a Ray cluster.")
     ] = None,
+    plan: Planned = False,
     debug: Debug = False,
 ) -> None:
     """Which tokens made the model decide?
@@ -147,6 +150,7 @@ def explain(
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
+        _refuse({"plan": plan or None}, "goes with TEXT; every text of a data set takes what its length takes")
         _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
@@ -161,6 +165,8 @@ def explain(
     typed = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
+    if plan:
+        nothing_written(*files.values(), json_file)
     with reported(debug):
         names.attributed(method, options, mixlens.Lens.attribute)
         if method is not None:
@@ -168,8 +174,11 @@ def explain(
         with progress("loading the model") as line:
             lens = load(model)
             say_if_files(lens, typed)
-            line.stage("explaining")
             settings: dict[str, Any] = {"truncate": truncate, "window": window, "stride": stride}
+            if plan:
+                say(str(lens.plan(typed, **settings, **options)))
+                return
+            line.stage("explaining")
             settings |= {"progress": line.report}
             with catch_warnings():
                 simplefilter("ignore", UserWarning)  # a line each says it below

@@ -13,7 +13,7 @@ from mixlens.attribute.gradient.across import rows_across
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.functions import TextGraph, saliency
 from mixlens.attribute.gradient.rows import traced_rows
-from mixlens.attribute.method import Deep, Method, Scores
+from mixlens.attribute.method import Deep, Method, Scores, Tracing
 from mixlens.budget import sizes_of
 from mixlens.cost import Cost, Sizes
 from mixlens.errors import Undefined, UnknownOption
@@ -166,11 +166,16 @@ class Gradient(Method):
         )
         return [[results[k] for results in texts] for k in range(len(asks))]
 
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        alone = self.reading(options) in ("received", "weights") or options.get("mask_special", False)
+        return "alone" if alone else "backward"
+
     def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
         """Of gradients at hidden states, over one graph; what reads attention takes a text of its own a token."""
         reads, options = self.reading(ask.options), dict(ask.options)
-        if reads in ("received", "weights") or options.pop("mask_special", False):
+        if self.traced(subject, options) == "alone":
             return None
+        options.pop("mask_special", None)
         layer = checked_layer(subject, options.pop("layer", 0))
         again = runs_again(sizes_of(subject), len(ask.tokens))
         use = lambda graph: self.function(graph, **options)[0]  # noqa: E731

@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.answer import Answer, answer
 from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
 from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
-from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.method import Deep, Method, Tracing
 from mixlens.capture.stream import Stream
 from mixlens.cost import Cost, keys_and_values, rolled_down
 from mixlens.mixing import MIXING
@@ -75,6 +75,9 @@ class Logit(Method):
         return results
 
     @torch.no_grad()
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "together"
+
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of one pass."""
         seen = self.see(subject, ask.tokens, ask.rows, ask.options, ask.progress)

@@ -38,7 +38,7 @@ def cite(*names: str) -> str:
             comments.append(f"% {part}: {told}\n")
             keys += [key for text in cites for key in sources_of(text)]
     entries = [SOURCES[key].bibtex() for key in dict.fromkeys(keys)]
-    return "\n".join(["".join(dict.fromkeys(comments)) + _ours(), *entries])
+    return "\n".join(["".join(dict.fromkeys(comments)) + _software(), *entries])
 
 
 def sources_of(cited: str) -> list[str]:
@@ -53,7 +53,7 @@ def _parts(name: str) -> Sequence[str]:
     return (mixing, aggregation.partition(":")[0]) if plus else (name,)
 
 
-def _ours() -> str:
+def _software() -> str:
     title = "mixlens: which tokens a Transformer mixes, and which of them made it decide"
     lines = ("author = {{The mixlens authors}}", f"title = {{{{{title}}}}}", f"note = {{Version {__version__}}}")
     return f"@misc{{{OURS},\n  " + ",\n  ".join(lines) + "\n}\n"

@@ -62,9 +62,9 @@ def plan_trace(
     require_room(subject, first, count)
     size = first + count
     needed = replace(demand(subject, chosen, options), beside=row_bytes(subject, count, size))
-    one = planned(name, needed, [size], memory, batch_size)
+    plan = planned(name, needed, [size], memory, batch_size)
     way = chosen.traced(subject, options)
-    passes = {"together": one.passes, "backward": 1 + count * (one.passes - 1), "alone": count * one.passes}[way]
+    passes = {"together": plan.passes, "backward": 1 + count * (plan.passes - 1), "alone": count * plan.passes}[way]
     generated = f", behind up to {count} tokens that are generated" if answer is None else ""
-    words = f"{one.time}, {_WORDS[way]} ({'up to ' if answer is None else ''}{count}){generated}"
-    return replace(one, time=words, passes=passes + (answer is None))
+    words = f"{plan.time}, {_WORDS[way]} ({'up to ' if answer is None else ''}{count}){generated}"
+    return replace(plan, time=words, passes=passes + (answer is None))

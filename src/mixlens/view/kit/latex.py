@@ -56,8 +56,8 @@ def floated(text: str, kind: Literal["table", "figure"], caption: str | None, la
         raise UnknownOption(f"expected label= letters, digits and : . + / - _, got {label!r:.80}")
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if not line.startswith("%"))
-    said = [rf"\caption{{{caption}}}", *([] if label is None else [rf"\label{{{label}}}"])]
-    body = [*said, *lines[first:]] if kind == "table" else [*lines[first:], *said]
+    caption_lines = [rf"\caption{{{caption}}}", *([] if label is None else [rf"\label{{{label}}}"])]
+    body = [*caption_lines, *lines[first:]] if kind == "table" else [*lines[first:], *caption_lines]
     parts = [*lines[:first], rf"\begin{{{kind}}}", r"\centering", *body, rf"\end{{{kind}}}"]
     return "\n".join([*parts, ""])
 

@@ -19,6 +19,7 @@ pytest.importorskip("httpx", reason="needs httpx")
 
 import httpx
 
+import mixlens
 from app.pages import TEXT, client, data, error
 from mixlens.app import Models, application
 from mixlens.app.models import EMBEDDED
@@ -49,8 +50,6 @@ def test_the_form_is_there_before_anything_is_asked(asking):
 
 
 def test_the_answer_is_the_explorers_page_under_the_form(asking, tiny_bert_folder):
-    import mixlens
-
     page = asking.get("/explain", params={"text": TEXT, "method": "alti", "target": "negative"}).text
     expected = mixlens.load(tiny_bert_folder).attribute(TEXT, "alti", "negative").to_html()
     assert data(page) == data(expected)
@@ -357,6 +356,11 @@ def test_a_trace(tmp_path):
             r'name="document_name" value="([^"]*)".*?<textarea[^>]*>\n([^<]*)</textarea>', page.text, re.S
         )
         assert rows == [("guide", "w7 w8"), ("&lt;b&gt;", "w9"), *[("", "")] * 6]
+        whole = asked_of.get("/trace", params=[("model", str(folder)), *(each for each in several if each[0] != "by")])
+        chat = [{"role": "user", "content": "w5 w6"}]
+        documents = {"guide": "w7 w8", "<b>": "w9"}
+        expected = mixlens.load(folder).trace(chat, documents=documents, max_new_tokens=2).to_html()
+        assert data(whole.text) == data(expected) and expected.count("citation") > 0
         assert page.text.count("data-spare>") == 6 and 'class="documents" data-rows open' in page.text
         both = asked_of.get("/trace", params={"model": str(folder), **fields, "answer": "w9"})
         assert both.status_code == 400 and "nothing generated" in error(both)

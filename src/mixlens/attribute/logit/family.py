@@ -74,10 +74,10 @@ class Logit(Method):
             results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
         return results
 
-    @torch.no_grad()
     def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
         return "together"
 
+    @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of one pass."""
         seen = self.see(subject, ask.tokens, ask.rows, ask.options, ask.progress)

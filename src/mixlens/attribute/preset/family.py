@@ -132,10 +132,10 @@ class Preset(Method):
             out[k][i] = descended(subject, asks[k], i, part_of(report, number, len(groups) + len(alone)))
         return [[mine[i] for i in range(len(texts))] for mine in out]
 
-    @torch.no_grad()
     def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
         return "together"
 
+    @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token's row of the maps of one pass."""
         if ask.source:

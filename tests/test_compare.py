@@ -99,6 +99,7 @@ def test_a_method_that_fails_costs_no_other(
     shown = " ".join(as_text(found.__rich__(), 200).split())
     assert f"globenc: {type(error).__name__}: {error}" in shown
     assert str(error) in found.to_html() and str(error) in found.to_latex()
+    assert "\\begin{table}\n\\centering\n\\caption{Two}\n{\\setlength" in found.to_latex(caption="Two")
     with pytest.raises(type(error), match=str(error)):
         lens.compare(TEXT, ["globenc", "att_grads"])
 

@@ -20,7 +20,18 @@ from models import smollm2
 PUBLIC = {name: getattr(mixlens, name) for name in mixlens.__all__ if name not in ("__version__", "errors")}
 PUBLIC |= {"mixlens": mixlens, "Results": Results}
 WITH_EXAMPLES = {*mixlens.__all__, "Results", "mixlens"} - {"Lens", "__version__", "errors"}
-VERBS = ("attribute", "check", "compare", "mixing", "mixing_ratio", "output_statistics", "plan", "similarity", "trace")
+VERBS = (
+    "attribute",
+    "check",
+    "compare",
+    "mixing",
+    "mixing_ratio",
+    "output_statistics",
+    "plan",
+    "plan_trace",
+    "similarity",
+    "trace",
+)
 WITH_EXAMPLES |= {f"Lens.{verb}" for verb in VERBS}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
 

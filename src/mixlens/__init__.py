@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mixlens.inventory import methods as methods
     from mixlens.lens import Lens as Lens
     from mixlens.lens import load as load
+    from mixlens.papers import cite as cite
     from mixlens.results import Attribution as Attribution
     from mixlens.results import Comparison as Comparison
     from mixlens.results import Explained as Explained
@@ -61,6 +62,7 @@ _HOME = {
     "Words": "capture.given",
     "methods": "inventory",
     "measures": "inventory",
+    "cite": "papers",
     "evaluate": "evaluation.evaluate",
     "Table": "evaluation.result",
     "Example": "tasks.example",
@@ -86,6 +88,7 @@ __all__ = [
     "Words",
     "__version__",
     "architectures",
+    "cite",
     "errors",
     "evaluate",
     "explain_data",

@@ -18,6 +18,7 @@ from mixlens.process import settled
 from mixlens.similarity import similarity as alike
 from mixlens.subject import Subject, TwoTowers, examined
 from mixlens.subject.check import Check
+from mixlens.trace import plan_trace as trace_plan
 from mixlens.trace import trace as whole_answer
 from mixlens.wrappers import taken_apart
 
@@ -109,6 +110,7 @@ class Lens:
     attribute = verb(attribute_verbs.attribute)  # one score a token
     trace = verb(whole_answer)  # where each token of a whole answer comes from
     plan = verb(attribute_verbs.plan)  # what a call would take
+    plan_trace = verb(trace_plan)  # what a trace would
     compare = verb(side_by_side)  # several methods on one text
     similarity = verb(alike)  # which words of two texts made their vectors alike
     mixing_ratio = verb(mixing_calls.mixing_ratio)  # the share of each token that comes from others

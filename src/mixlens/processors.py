@@ -123,7 +123,7 @@ def load_sound_processor(where: str, name: str, folder: Path | None = None, **sh
         for kind in (AutoProcessor, AutoFeatureExtractor):
             try:
                 made = kind.from_pretrained(where, **shared)
-            except (OSError, ValueError):  # a folder of a feature extractor alone
+            except (OSError, ValueError, TypeError):  # a folder of a feature extractor alone
                 if kind is AutoFeatureExtractor and folder is not None:
                     raise
                 continue

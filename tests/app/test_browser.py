@@ -15,8 +15,10 @@ pytest.importorskip("httpx", reason="needs httpx")
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
 import uvicorn
+from PIL import Image
 
 from app.pages import TEXT
+from mixlens import embedded_pictures
 from mixlens.app import Models, application
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -40,7 +42,7 @@ class Stuck(Models):
             finally:
                 self.stopped += 1
 
-        return SimpleNamespace(attribute=attribute)
+        return SimpleNamespace(attribute=attribute, subject=lens.subject, head=lens.head)
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +111,53 @@ def test_cancel_drops_the_work(page, served):
     page.locator(".view[data-live]").first.wait_for()  # who comes next is answered
 
 
+def test_a_file_is_chosen_and_answered(page, served, tmp_path):
+    picture = tmp_path / "seven.png"
+    Image.fromarray(embedded_pictures.held_out()[3][0]).save(picture)
+    (tmp_path / "large.png").write_bytes(b"0" * 11_000_000)
+    page.goto(f"{served.url}/picture")
+    page.locator("select[name=model]").select_option("mixlens:digits")
+    page.locator("[type=file]").set_input_files(tmp_path / "large.png")
+    message = page.locator("[type=file]").evaluate("input => input.validationMessage")
+    assert message == "expected a file of at most 10 MB, got 11.0 MB"
+    page.locator("[type=file]").set_input_files(picture)
+    page.locator(".act").click()
+    page.locator(".again").wait_for()
+    assert page.locator(".again code").inner_text().endswith("-- seven.png")
+    assert page.locator("main img, main svg").count() > 0
+
+
+def test_documents_are_added_and_taken_away(page, served):
+    page.goto(f"{served.url}/trace")
+    page.locator(".documents summary").click()
+    rows = page.locator(".document:visible")
+    assert rows.count() == 1
+    for number in range(2, 9):
+        page.locator("[data-more]").click()
+        assert rows.count() == number
+    assert not page.locator("[data-more]").is_visible()
+    rows.nth(1).locator("textarea").fill("gone")
+    rows.nth(1).locator("[data-less]").click()
+    assert rows.count() == 7 and page.locator("#document-2").input_value() == ""
+    assert page.locator("[data-more]").is_visible()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_and_nothing_is_cut(browser, served, width, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
     window = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     made = window.new_page()
-    for path in ("/explain", "/compare", f"/explain?text={TEXT}&target=negative&foil=positive", "/explain?text="):
+    for path in (
+        "/explain",
+        "/compare",
+        "/trace?document_name=a&document=b",
+        "/picture",
+        "/text-picture",
+        "/sound",
+        f"/explain?text={TEXT}&target=negative&foil=positive",
+        "/explain?text=",
+    ):
         made.goto(served.url + path)
         report = axe.run(made).response
         assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []

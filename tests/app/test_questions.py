@@ -72,6 +72,46 @@ def test_a_command():
     )
 
 
+def test_documents_by_their_names():
+    """A row whose two fields are empty is none, one without a name is called what it is."""
+    names, texts = ["the guide", "", " menu ", ""], ["it's w5", "", "w7\n$x", "w8"]
+    question = ask("trace", text="who?", document_name=names, document=texts)
+    assert question.documents() == {"the guide": "it's w5", "menu": "w7\n$x", "document 3": "w8"}
+    link = urlsplit(question.link())
+    assert question_of("trace", pairs_of(link.query.encode()), MODELS) == question
+    assert ask("trace", text="who?", document="w5").documents() == {"document": "w5"}
+    assert ask("trace", text="who?").documents() is None
+
+
+def test_a_shell_reads_several_documents():
+    question = ask("trace", text="who?", document_name=["the guide", "-b"], document=["it's $x\n", "\x1b w7"])
+    line = question.command()
+    assert line.startswith("d=$(mktemp -d) && printf '%s\\n' 'it'\"'\"'s $x\n' > \"$d/1\" && printf ")
+    show = "\n".join(('for x; do case $x in *=*) printf \'%s|\' "${x%%=*}"; cat "${x#*=}";; esac; done',))
+    run = subprocess.run(["bash", "-c", f"mixlens() {{ {show}; }}; {line}"], capture_output=True, check=True, text=True)
+    assert run.stdout == "the guide|it's $x\n\n-b|\x1b w7\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "words"),
+    [
+        (["a", "a"], ["w5", "w6"], "each document by a name of its own, got 'a' twice"),
+        (["", "document"], ["w5", "w6"], "each document by a name of its own, got 'document' twice"),
+        (["a"], [""], "expected a text of the document 'a', got none"),
+        (["a"], ["w5", "w6"], "expected a document_name for each document, got 1 and 2"),
+        (["a=b"], ["w5"], "on one line without '='"),
+        (["a\nb"], ["w5"], "on one line without '='"),
+        ([""] * 9, ["w5"] * 9, "expected document at most 8 times, got 9"),
+        (["a"], ["w" * 10_001], "at most 10,000 characters in document, got 10,001"),
+        (["a" * 2_001], ["w"], "at most 2,000 characters in document_name, got 2,001"),
+        (["a\0"], ["w"], "expected document_name without the character 0"),
+    ],
+)
+def test_what_documents_are_refused(names, texts, words):
+    with pytest.raises(InputError, match=words):
+        ask("trace", text="a", document_name=names, document=texts)
+
+
 @pytest.mark.parametrize(
     ("query", "words", "kind"),
     [
@@ -128,7 +168,8 @@ CASES = {
     "similarity": {"text": TEXT, "second": "a film", "method": "token_products"},
     "trace": {
         "text": "w5 w6",
-        "document": "w7 w8",
+        "document_name": ["guide", "the menu"],
+        "document": ["w7 w8", "w9 w10"],
         "max_new_tokens": "3",
         "by": "word",
         "exclude": ["first", "template"],
@@ -155,8 +196,10 @@ def test_the_command_writes_the_page_that_answers(name, tiny_bert_folder, tmp_pa
     ]
     question = question_of(name, [("model", str(folder)), *words], {str(folder): ""})
     command = question.command()
-    given = CASES[name].get("document")
-    result = CliRunner().invoke(app, shlex.split(command.rpartition(" | ")[2])[1:], input=given and f"{given}\n")
+    for number, text in enumerate(CASES[name].get("document", ()), start=1):
+        (tmp_path / str(number)).write_text(f"{text}\n", "utf-8")
+    line = command.rpartition(" && ")[2].replace('"$d/', f'"{tmp_path}/')
+    result = CliRunner().invoke(app, shlex.split(line)[1:])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "answer.html").read_text("utf-8")
     assert data(page) and data(page) == data(response.text)

@@ -19,6 +19,7 @@ pytest.importorskip("httpx", reason="needs httpx")
 
 import httpx
 
+import mixlens
 from app.pages import TEXT, client, data, error
 from mixlens.app import Models, application
 from mixlens.app.models import EMBEDDED
@@ -34,9 +35,9 @@ def asking(tiny_bert_folder):
         yield made
 
 
-def test_every_embedded_model_of_texts_is_offered():
-    assert set(EMBEDDED) == set(names()) - {"digits", "tones"}
-    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS)
+def test_every_embedded_model_is_offered():
+    assert set(EMBEDDED) == set(names())
+    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS) - {"text-picture"}
 
 
 def test_the_form_is_there_before_anything_is_asked(asking):
@@ -49,8 +50,6 @@ def test_the_form_is_there_before_anything_is_asked(asking):
 
 
 def test_the_answer_is_the_explorers_page_under_the_form(asking, tiny_bert_folder):
-    import mixlens
-
     page = asking.get("/explain", params={"text": TEXT, "method": "alti", "target": "negative"}).text
     expected = mixlens.load(tiny_bert_folder).attribute(TEXT, "alti", "negative").to_html()
     assert data(page) == data(expected)
@@ -349,5 +348,19 @@ def test_a_trace(tmp_path):
         fields = {"text": "w5 w6", "document": "w7 w8", "max_new_tokens": "2", "exclude": ["first", "template"]}
         page = asked_of.get("/trace", params={"model": str(folder), **fields})
         assert page.status_code == 200 and len(data(page.text)) == 1
+        several = [("text", "w5 w6"), ("max_new_tokens", "2"), ("by", "document")]
+        several += [("document_name", "guide"), ("document", "w7 w8"), ("document_name", "<b>"), ("document", "w9")]
+        page = asked_of.get("/trace", params=[("model", str(folder)), *several])
+        assert page.status_code == 200 and page.text.count("guide") > 3 and "<b>" not in page.text
+        rows = re.findall(
+            r'name="document_name" value="([^"]*)".*?<textarea[^>]*>\n([^<]*)</textarea>', page.text, re.S
+        )
+        assert rows == [("guide", "w7 w8"), ("&lt;b&gt;", "w9"), *[("", "")] * 6]
+        whole = asked_of.get("/trace", params=[("model", str(folder)), *(each for each in several if each[0] != "by")])
+        chat = [{"role": "user", "content": "w5 w6"}]
+        documents = {"guide": "w7 w8", "<b>": "w9"}
+        expected = mixlens.load(folder).trace(chat, documents=documents, max_new_tokens=2).to_html()
+        assert data(whole.text) == data(expected) and expected.count("citation") > 0
+        assert page.text.count("data-spare>") == 6 and 'class="documents" data-rows open' in page.text
         both = asked_of.get("/trace", params={"model": str(folder), **fields, "answer": "w9"})
         assert both.status_code == 400 and "nothing generated" in error(both)

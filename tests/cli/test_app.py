@@ -32,6 +32,15 @@ def test_without_the_extra(monkeypatch):
     assert 'pip install ".[app]"' in one_line_error(run())
 
 
+def test_without_what_reads_files(monkeypatch):
+    pytest.importorskip("starlette", reason='needs the extra "app"')
+    for name in [name for name in sys.modules if name.startswith("mixlens.app")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("python_multipart", "multipart"):  # as older ones are called
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "mixlens app needs the package python-multipart" in one_line_error(run())
+
+
 def test_a_model_that_is_not_there_is_said_before_anything_is_served(tmp_path):
     pytest.importorskip("starlette", reason='needs the extra "app"')
     assert "expected a folder with a saved model" in one_line_error(run(str(tmp_path / "nothing")))

@@ -24,7 +24,7 @@ def test_unknown_method_suggests_in_any_case(cli, verb):
 
 
 def test_unknown_option_names_those_there_are(cli):
-    assert "would ignore the option 'q'" in one_line_error(cli("explain", TEXT, "--option", "q=1"))
+    assert "would ignore the option 'q'" in one_line_error(cli("explain", TEXT, "--method", "alti", "--option", "q=1"))
 
 
 def test_unknown_label_names_those_there_are(cli):

@@ -18,6 +18,7 @@ from mixlens.errors import DataError, ResultFileError, RunChanged, TargetError, 
 from mixlens.measure import statistics
 from mixlens.measure.perturb import shares
 from mixlens.subject import Subject
+from mixlens.tasks.classes import refuse_numbers
 from models import families
 from models.words import tokenizer
 
@@ -289,3 +290,26 @@ def test_the_command_line_fails_where_nothing_could_be_evaluated(tiny_bert_folde
     ]
     ran = CliRunner().invoke(app, asked)
     assert ran.exit_code == 1 and "none of 1 examples could be evaluated, the first: " in ran.output
+
+
+def test_stars_are_no_labels(lens, tmp_path):
+    """The row with one star would be evaluated for the class of that number."""
+    words = TEXTS[0]["text"]
+    rows = [{"text": words, "label": str(1 + i % 5)} for i in range(6)]
+    with pytest.raises(TargetError, match=r"\(negative, positive\) or their numbers, got '2' in row 1; are they stars"):
+        mixlens.evaluate(lens, rows, ["attention"], ["spearman"], tmp_path / "run", target="label", resamples=10)
+    table = mixlens.evaluate(lens, rows, ["attention"], ["spearman"], resamples=10)  # nobody asked for the label
+    assert table.row("spearman", "attention").n == 6
+    rows = [{"text": words, "label": label} for label in ("1", 0, "1.0", "positive", "Positive")]
+    table = mixlens.evaluate(lens, rows, ["attention"], ["spearman"], target="label", resamples=10)
+    assert table.row("spearman", "attention").n == 5
+
+
+@pytest.mark.parametrize(("label", "refused"), [(2, True), ("2.0", True), (" 3 ", True), (1, False), ("-1", False)])
+def test_a_number_beyond_the_classes(label, refused):
+    refuse_numbers([(7, label)], [])  # of a model without classes
+    refuse_numbers([(7, str(label))], ["a", str(label)])  # a class of that name
+    if not refused:
+        return refuse_numbers([(7, label)], ["a", "b"])
+    with pytest.raises(TargetError, match=rf"got {label!r} in row 7"):
+        refuse_numbers([(7, label)], ["a", "b"])

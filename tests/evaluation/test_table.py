@@ -118,6 +118,8 @@ def test_layers_stand_in_latex_and_in_pages(table: mixlens.Table, tiny_bert_fold
     assert "to_latex" in flat(str(table))
     bare = mixlens.evaluate(mixlens.load(str(tiny_bert_folder)), TEXTS, ["alti"], ["special_rank"], resamples=10)
     assert "layer" not in bare.to_latex() + str(bare)
+    text = table.to_latex(caption="Faithful", label="tab:f")
+    assert text.count("\\caption{Faithful}\n\\label{tab:f}\n\\begin{tabular}") == text.count("\\begin{table}") == 1
 
 
 def flat(text: str) -> str:

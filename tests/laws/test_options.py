@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mixlens.attribute.calls import COMMON
+from mixlens.attribute.names import COMMON
 from mixlens.attribute.names import method as named
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.errors import MixlensError, TargetError, Undefined

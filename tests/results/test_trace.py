@@ -511,6 +511,10 @@ def test_latex_is_a_tabular():
     assert r"The red key opens it. & 0.016 & " in tex
     assert tex.count(r" \\") == 4
     assert r"\begin{tabular}" in trace().units("document").to_latex()
+    for made in (trace(), trace().units("document")):
+        assert "\\centering\n\\caption{Keys}\n\\label{tab:k}\n\\begin{tabular}" in made.to_latex(
+            caption="Keys", label="tab:k"
+        )
 
 
 @pytest.mark.parametrize("by", ["token", "sentence"])

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from mixlens.errors import ResultFileError
+from mixlens.errors import ResultFileError, UnknownOption
 from mixlens.view.kit import colors, latex
 
 
@@ -69,3 +69,42 @@ def test_it_compiles(name, request, tmp_path):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "m.tex"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
     assert (tmp_path / "m.pdf").exists()
+
+
+def test_a_caption_makes_a_float(film, tmp_path):
+    bare = film.to_latex()
+    text = film.to_latex(tmp_path / "f.tex", caption=r"Why? By \emph{ALTI}, 5\% of it.", label="fig:film_1")
+    assert (tmp_path / "f.tex").read_text(encoding="utf-8") == text
+    head, rest = bare.split("{\\setlength", 1)
+    said = "\\caption{Why? By \\emph{ALTI}, 5\\% of it.}\n\\label{fig:film_1}\n\\end{figure}\n"
+    assert text == head + "\\begin{figure}\n\\centering\n{\\setlength" + rest + said
+    assert "\\label" not in film.to_latex(caption="x")
+
+
+def test_a_tables_caption_stands_above():
+    text = latex.floated("% note\n\\begin{tabular}{l}\n\\end{tabular}\n", "table", "A table", "tab:a")
+    assert text.splitlines() == [
+        "% note",
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{A table}",
+        r"\label{tab:a}",
+        r"\begin{tabular}{l}",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+
+
+@pytest.mark.parametrize("caption", ["{", "}{", "a}", "5% of", "a\n\nb", " ", "\\{{", "end\\"])
+def test_a_caption_that_would_reach_beyond_itself(film, caption):
+    with pytest.raises(UnknownOption, match="expected caption= one paragraph of LaTeX whose braces match"):
+        film.to_latex(caption=caption)
+    assert "\\caption{\\} 5\\% \\\\ {a}}" in film.to_latex(caption="\\} 5\\% \\\\ {a}")
+
+
+def test_a_label_is_a_name_and_stands_in_a_caption(film):
+    for label in ("", "a b", "a}", "é", "a%"):
+        with pytest.raises(UnknownOption, match="expected label= letters, digits and : "):
+            film.to_latex(caption="x", label=label)
+    with pytest.raises(UnknownOption, match="expected caption= beside label=, got it alone: 'a'"):
+        film.to_latex(label="a")

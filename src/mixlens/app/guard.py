@@ -19,6 +19,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ADDRESS = 100_000  # bytes of an address: two texts in three bytes a character, percent-encoded, are less
+POSTED = "multipart/form-data"
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",  # what a page's own policy cannot say
@@ -35,10 +36,18 @@ class Guard:
 
     `hosts`: names by which the server may be called (a page of another site that has its own name resolve to this
     machine is not let in); None: any, for who has the `token`, which comes in the address once and in a cookie then.
+    `posts`: the paths to which a form with a file may be sent, of at most `body` bytes, by a page of this server.
     """
 
-    def __init__(self, app: App, hosts: Collection[str] | None = LOOPBACK, token: str | None = None) -> None:
-        self.app, self.hosts, self.token = app, hosts, token
+    def __init__(
+        self,
+        app: App,
+        hosts: Collection[str] | None = LOOPBACK,
+        token: str | None = None,
+        posts: Collection[str] = (),
+        body: int = 0,
+    ) -> None:
+        self.app, self.hosts, self.token, self.posts, self.body = app, hosts, token, posts, body
         self.cookie = "mixlens-token"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,9 +63,11 @@ class Guard:
 
     def refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer to who is not let in, or None."""
-        if scope["method"] not in ("GET", "HEAD"):
-            return _no(405, f"expected GET, got {scope['method']}; a question stands in the address", Allow="GET, HEAD")
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        posted = scope["method"] == "POST" and scope["path"] in self.posts
+        if not posted and scope["method"] not in ("GET", "HEAD"):
+            allowed = "GET, HEAD, POST" if scope["path"] in self.posts else "GET, HEAD"
+            return _no(405, f"expected GET, got {scope['method']}; a question stands in the address", Allow=allowed)
+        if not posted and (headers.get("content-length", "0") != "0" or "transfer-encoding" in headers):
             return _no(413, "expected no body, got one; a question stands in the address")
         if len(scope["query_string"]) > ADDRESS:
             got = len(scope["query_string"])
@@ -72,7 +83,22 @@ class Guard:
             headers.get("sec-fetch-dest"),
         ) != ("navigate", "document"):
             return _no(403, "a page of another site may link to this one, and not load it")
-        return self.stranger(scope, headers)
+        return self.stranger(scope, headers) or (self.unfit(headers) if posted else None)
+
+    def unfit(self, headers: Headers) -> Response | None:
+        """The answer to a form that another site's page has sent, or that is not taken, before it is read."""
+        origin = headers.get("origin", "null")  # null: as a browser that says no referrer sends it
+        strange = origin != "null" and urlsplit(origin).netloc != headers.get("host")
+        if strange or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return _no(403, "a page of another site may link to this one, and send it nothing")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != POSTED:
+            return _no(415, f"expected a form as {POSTED}, which holds the file, got another Content-Type")
+        length = headers.get("content-length", "")
+        if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+            return _no(411, "expected a form with its Content-Length, got one without")
+        if len(length) > 15 or int(length) > self.body:
+            return _no(413, f"expected a form of at most {self.body:,} bytes, got {length:.20}; send a smaller file")
+        return None
 
     def knows(self, hosts: list[str]) -> bool:
         """Whether a request's Host is one of the names of this server, on whatever port (it may be forwarded)."""

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mixlens import embedded, embedded_llm
+from mixlens import embedded, embedded_llm, embedded_pictures, embedded_sounds
+from mixlens.architectures import TEXT
+from mixlens.capture.picture import PIXELS
+from mixlens.errors import InputError
+from mixlens.subject import TwoTowers
 
 if TYPE_CHECKING:
+    from mixlens.app.verbs import Verb
     from mixlens.lens import Lens
 
 KEPT = 2  # models in memory
@@ -27,14 +32,24 @@ EMBEDDED = {  # name -> what it is, and the verbs that it answers
     "question": ("answers a question (the text) out of the second text", TEXTS),
     embedded_llm.NAME: ("a small chat model", (*TEXTS, "trace")),
     embedded.SENTENCES: ("a sentence encoder", ("similarity", "map")),
+    embedded_pictures.NAME: ("reads a digit, 8 x 8 pixels and more", ("picture",)),
+    embedded_sounds.NAME: ("hears sentences of tones", ("sound",)),
 }
+ALONE = (embedded_pictures.NAME, embedded_sounds.NAME)  # whose weights come with the library itself
 
 
 def installed() -> list[str]:
     """The embedded models whose weights are there."""
     tuned = find_spec(embedded.PACKAGE.replace("-", "_")) is not None
     chat = all(find_spec(name) for name in (embedded_llm.PACKAGE.replace("-", "_"), *embedded_llm.READERS))
-    return [name for name in EMBEDDED if (chat if name == embedded_llm.NAME else tuned)]
+    return [name for name in EMBEDDED if name in ALONE or (chat if name == embedded_llm.NAME else tuned)]
+
+
+def reads(lens: Lens) -> str:
+    """What a model reads: "texts", "pictures", "sounds", "texts and pictures"."""
+    if isinstance(lens.subject, TwoTowers):
+        return "texts and pictures"
+    return "texts" if lens.head.fed == TEXT else "pictures" if lens.head.fed == PIXELS else "sounds"
 
 
 class Models:
@@ -44,15 +59,29 @@ class Models:
         self.named, self.kept = tuple(dict.fromkeys(named)), kept
         self.names = {name: "named at the start" for name in self.named}
         self.names |= {f"mixlens:{name}": EMBEDDED[name][0] for name in installed() if f"mixlens:{name}" not in named}
+        self.reads: dict[str, str] = {}  # of those that were loaded once
         self._loaded: OrderedDict[str, Lens] = OrderedDict()
 
-    def of(self, verb: str) -> dict[str, str]:
+    def of(self, verb: Verb) -> dict[str, str]:
         """What a verb's form offers: name -> what it is."""
-        return {
-            name: words
-            for name, words in self.names.items()
-            if name in self.named or verb in EMBEDDED[name.removeprefix("mixlens:")][1]
-        }
+        return {name: words for name, words in self.names.items() if self._suits(name, verb)}
+
+    def _suits(self, name: str, verb: Verb) -> bool:
+        if name in self.named:
+            return self.reads.get(name, verb.reads[0]) in verb.reads
+        return verb.name in EMBEDDED[name.removeprefix("mixlens:")][1]
+
+    def asked_by(self, verb: Verb, name: str) -> Lens:
+        """The lens of a model for a verb. Raises InputError for one that reads something else.
+
+        A text that a model of pictures or sounds is asked of would be the name of a file of this machine.
+        """
+        lens = self.lens(name)
+        kind = self.reads.get(name, verb.reads[0])
+        if kind not in verb.reads:
+            expected = " or ".join(verb.reads)
+            raise InputError(f"expected a model that reads {expected}, {name!r} reads {kind}; choose another")
+        return lens
 
     def lens(self, name: str) -> Lens:
         """The lens of a model that is offered, loaded if it is not in memory. Raises as `mixlens.load` does."""
@@ -63,5 +92,6 @@ class Models:
                 self._loaded.popitem(last=False)
                 gc.collect()  # its modules hold each other; before the next one needs the room
             self._loaded[name] = mixlens.load(name)
+            self.reads[name] = reads(self._loaded[name])
         self._loaded.move_to_end(name)
         return self._loaded[name]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any
 
+from mixlens.app.fields import Field
 from mixlens.app.models import Models
 from mixlens.app.questions import LINE, LONGEST, Question
-from mixlens.app.verbs import VERBS, Field, Verb
+from mixlens.app.uploads import LARGEST
+from mixlens.app.verbs import VERBS, Verb
 from mixlens.view.kit import html, sealed
 
 ROOM = "mixlens.app"
@@ -33,7 +36,7 @@ def page(
     sent: dict[str, list[str]] = {}
     for name, value in pairs:
         sent.setdefault(name, []).append(value)
-    offered = models.of(verb.name)
+    offered = models.of(verb)
     head = html.fill(
         "form.html",
         ROOM,
@@ -59,6 +62,8 @@ def _shown(field: Field, sent: dict[str, list[str]], verb: Verb, models: dict[st
         choices = [(name, f"{name}: {words}") for name, words in models.items()]
     elif field.kind == "choice":
         choices = [("", field.hint), *((name, name) for name in field.values or verb.methods())]
+    if field.kind == "named":
+        return {"field": field, "rows": _rows(field, sent), "most": LONGEST, "line": LINE}
     inputs = [values[i] if i < len(values) else "" for i in range(field.count)]
     return {
         "field": field,
@@ -67,5 +72,14 @@ def _shown(field: Field, sent: dict[str, list[str]], verb: Verb, models: dict[st
             for i, value in enumerate(inputs, start=1)
         ],
         "ticks": [(value or "on", (value or "on") in values) for value in field.values],
-        "most": LONGEST if field.kind == "text" else LINE,
+        "most": LARGEST if field.kind == "file" else LONGEST if field.kind == "text" else LINE,
     }
+
+
+def _rows(field: Field, sent: dict[str, list[str]]) -> list[tuple[str, str, str]]:
+    """A number, a name and a text each; those that were sent stand in front."""
+    names, texts = sent.get(f"{field.name}_name", []), sent.get(field.name, [])
+    names = names or [""] * len(texts)
+    filled = [row for row in zip_longest(names, texts, fillvalue="") if any(row)][: field.count]
+    filled += [("", "")] * (field.count - len(filled))
+    return [(f"{field.name}-{number}", *row) for number, row in enumerate(filled, start=1)]

@@ -11,12 +11,14 @@ import traceback
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -24,11 +26,14 @@ from mixlens.app import pages
 from mixlens.app.guard import HEADERS, LOOPBACK, Guard, is_loopback
 from mixlens.app.models import Models
 from mixlens.app.questions import Question, known, pairs_of, question_of
-from mixlens.app.verbs import VERBS
+from mixlens.app.uploads import BODY, Upload, form_of
+from mixlens.app.verbs import VERBS, Verb
 from mixlens.app.work import Dropped, Full, Tick, Work
 from mixlens.errors import MixlensError, OverBudget, TooLong, UnknownOption
 
 ROOM = 128  # questions that wait
+HELD = 128_000_000  # bytes of files that are sent and wait
+PATIENCE = 60.0  # seconds in which a file is to arrive
 LOG = logging.getLogger("mixlens.app")
 
 
@@ -44,7 +49,7 @@ def application(
 
     `hosts`, `token`: see `Guard`. `room`: questions that may wait. `started` is called when it is.
     """
-    work = Work(room)
+    work, held = Work(room), _Held()
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -57,23 +62,45 @@ def application(
         return RedirectResponse(f"/{next(iter(VERBS))}", 307, HEADERS)
 
     async def ask(request: Request) -> Response:
-        name = request.url.path.strip("/")
-        verb, pairs = VERBS[name], list[tuple[str, str]]()
+        verb = VERBS[request.url.path.strip("/")]
+        if request.method != "POST":
+            return await answer(request, verb, {}, partial(pairs_of, request.scope["query_string"]))
+        size = int(request.headers["content-length"])
+        if held.bytes + size > HELD:
+            return _full(pages.page(verb, models, error=f"{_WAITS} try again in about {work.patience()} s"), work)
+        held.bytes += size
         try:
-            pairs = pairs_of(request.scope["query_string"])
-            if "text" not in dict(pairs):
+            sent = form_of(request.headers["content-type"], request.stream())
+            pairs, files = await asyncio.wait_for(sent, PATIENCE)
+            return await answer(request, verb, files, lambda: pairs)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except asyncio.TimeoutError:
+            words = f"expected the file within {PATIENCE:.0f} s, got a part of it; try again, or send a smaller one"
+            return _html(pages.page(verb, models, error=words), 408)
+        except MixlensError as error:
+            return _html(pages.page(verb, models, error=str(error)), _status(error))
+        finally:
+            held.bytes -= size
+
+    async def answer(
+        request: Request, verb: Verb, files: dict[str, Upload], read: Callable[[], list[tuple[str, str]]]
+    ) -> Response:
+        pairs = list[tuple[str, str]]()
+        try:
+            pairs = read()
+            if request.method != "POST" and (verb.file is not None or "text" not in dict(pairs)):
                 for key, _ in pairs:
-                    known(verb, name, key)
+                    known(verb, key)
                 return _html(pages.page(verb, models, pairs))
-            question = question_of(name, pairs, models.of(name))
+            question = question_of(verb.name, pairs, models.of(verb), files)
             loop, ready = asyncio.get_running_loop(), asyncio.Event()
             job = work.put(lambda tick: _answered(question, models, tick), lambda: _tell(loop, ready))
         except MixlensError as error:
             return _html(pages.page(verb, models, pairs, error=str(error)), _status(error))
         except Full:
-            seconds = work.patience()
-            words = f"{work.room} questions wait already, which is as many as may; try again in about {seconds} s"
-            return _html(pages.page(verb, models, pairs, error=words), 503, {"Retry-After": str(seconds)})
+            words = f"{work.room} questions wait already, which is as many as may;"
+            return _full(pages.page(verb, models, pairs, error=f"{words} try again in about {work.patience()} s"), work)
         waits = [asyncio.ensure_future(ready.wait()), asyncio.ensure_future(_gone(request))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -95,19 +122,35 @@ def application(
         words = f"no page {path[:80]!r} here; there are {', '.join(f'/{name}' for name in VERBS)}\n"
         return PlainTextResponse(words, 404, HEADERS)
 
+    posts = [f"/{verb.name}" for verb in VERBS.values() if verb.file is not None]
     return Starlette(
-        routes=[Route("/", home), *(Route(f"/{name}", ask) for name in VERBS)],
-        middleware=[Middleware(Guard, hosts=hosts, token=token)],
+        routes=[Route("/", home), *(Route(f"/{name}", ask, methods=["GET", "POST"]) for name in VERBS)],
+        middleware=[Middleware(Guard, hosts=hosts, token=token, posts=posts, body=BODY)],
         exception_handlers={404: lost},
         lifespan=life,
     )
+
+
+@dataclass
+class _Held:
+    """How many bytes of files are here."""
+
+    bytes: int = 0
+
+
+_WAITS = "as many files wait already as may;"
+
+
+def _full(page: str, work: Work) -> Response:
+    return _html(page, 503, {"Retry-After": str(work.patience())})
 
 
 def _answered(question: Question, models: Models, tick: Tick) -> str:
     """The page that answers. In the thread of the work."""
     tick()
     try:
-        result = question.verb.run(models.lens(question.need("model")), question, tick)
+        lens = models.asked_by(question.verb, question.need("model"))
+        result = question.verb.run(lens, question, tick)
         answer = result.to_html()
         return pages.page(question.verb, models, question.values, question=question, answer=answer)
     except (MixlensError, Dropped):

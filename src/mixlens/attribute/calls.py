@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from mixlens.answer import Reading, reading
-from mixlens.arguments import refuse_unknown
 from mixlens.attribute.method import Method
-from mixlens.attribute.names import method
+from mixlens.attribute.names import known
 from mixlens.attribute.request import Request
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.budget import Demand, sizes_of, within
@@ -23,13 +22,10 @@ from mixlens.subject import Subject
 from mixlens.subject.finite import bad_weights, not_finite
 from mixlens.target import Target
 
-COMMON = {"readout": None, "normalize": True}  # what every attribution may be asked
-
 
 def attribution_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Method:
     """The table's line of an attribution method. Raises UnknownMethod, UnknownOption, Undefined."""
-    chosen = method(name).for_spec(subject.spec).for_head(subject.head)
-    refuse_unknown(name, options, {**chosen.options(), **COMMON})
+    chosen = known(name, options).for_spec(subject.spec).for_head(subject.head)
     if subject.head.task in ("sequence", "question", "ctc"):
         _refuse_readout(name, chosen, options)
     return chosen

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mixlens.subject import Subject
 
 Scores = tuple[Float[Tensor, " token"], Float[Tensor, "layer token"] | None]  # of a text; of each layer, or none
+Tracing = Literal["together", "backward", "alone"]
 Deep = Literal["upto", "each"]  # scores of each layer: of the model up to it, or of it alone
 
 
@@ -66,6 +67,12 @@ class Method:
         pass; None: each answer token is asked for alone.
         """
         return None
+
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        """How the rows of a trace are had: "together", at the cost of one text; "backward", a backward pass an answer
+        token over one pass's graph; "alone", each answer token asked for alone (`rows` gives None).
+        """
+        return "alone"
 
     def ready(
         self, subject: Subject, prompt: Tokens, documents: Mapping[str, tuple[int, int]], options: Mapping[str, Any]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mixlens.aggregate import AGGREGATIONS
+from mixlens.arguments import refuse_unknown
 from mixlens.attribute.method import Method
 from mixlens.attribute.preset import Preset
 from mixlens.attribute.table import ATTRIBUTIONS
@@ -14,6 +16,14 @@ from mixlens.mixing import MIXING
 # Mixing methods whose rollout does not drain into the first token of a causal text: divided by that of uniform
 # attention, which does, it would be the places of the tokens.
 SPREAD = ("alti", "ifr")
+COMMON = {"readout": None, "normalize": True}  # what every attribution may be asked
+
+
+def known(name: str, options: Mapping[str, Any]) -> Method:
+    """The method of a name, which has these options, for any model. Raises UnknownMethod, UnknownOption, Undefined."""
+    chosen = method(name)
+    refuse_unknown(name, options, {**chosen.options(), **COMMON})
+    return chosen
 
 
 def method(name: str) -> Method:

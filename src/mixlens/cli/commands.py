@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli import evaluating, explaining, reproducing, running, serving, similar, surveying, tracing
+from mixlens.cli import evaluating, explaining, names, reproducing, running, serving, similar, surveying, tracing
 from mixlens.cli.arguments import (
     Csv,
     Debug,
@@ -143,6 +143,7 @@ def compare(
     with reported(debug):
         if parquet is not None:
             arrow()
+        names.compared(method)
         with progress("loading the model") as line:
             lens = load(model)
             say_if_files(lens, data)
@@ -190,6 +191,7 @@ def map_(
     if method is not None:
         options["method"] = method
     with reported(debug):
+        names.mapped(options)
         with progress("loading the model") as line:
             lens = load(model)
             say_if_files(lens, data)
@@ -225,6 +227,21 @@ def check(
     show(*check_tables(report))
     if not report.passed:
         raise typer.Exit(1)
+
+
+@app.command()
+def cite(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Methods and measures; without: mixlens alone.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """The papers that methods and measures come from, and mixlens, as BibTeX.
+
+    mixlens cite globenc attcat aopc >> paper.bib
+    """
+    with reported(debug):
+        typer.echo(mixlens.cite(*names or ()), nl=False)
 
 
 @app.command()

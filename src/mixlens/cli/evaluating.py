@@ -106,17 +106,19 @@ def evaluate(
         kind_of_task = mixlens.task(task, **columns)
         if parquet is not None:
             arrow()
+        from mixlens.evaluation.design import known, make
+        from mixlens.evaluation.evaluate import MEASURES
+
+        names, yardsticks = _names(methods) or None, _names(measures) or MEASURES
+        known(names, yardsticks, reference=reference, options=options)
         with goes_on(out), progress("loading the model", counted=True) as line:
             lens = load(model)
             if second is not None:
                 line.stage("loading the second model")
             other = None if second is None else load(second)
-            from mixlens.evaluation.design import make
-            from mixlens.evaluation.evaluate import MEASURES
             from mixlens.evaluation.pictures import refuse_picture
             from mixlens.tasks import SAMPLE
 
-            names, yardsticks = _names(methods) or None, _names(measures) or MEASURES
             settings: dict[str, Any] = {"reference": reference, "layers": layers, "second": other}
             settings |= {"options": options, "seed": seed}
             if png is not None:

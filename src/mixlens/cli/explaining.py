@@ -10,6 +10,7 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 import mixlens
+from mixlens.cli import names
 from mixlens.cli.arguments import (
     Debug,
     Foil,
@@ -19,6 +20,7 @@ from mixlens.cli.arguments import (
     Model,
     Pair,
     Picture,
+    Planned,
     Position,
     Save,
     Settings,
@@ -33,6 +35,7 @@ from mixlens.cli.inputs import (
     check_files,
     check_folders,
     folder,
+    nothing_written,
     picture,
     say_if_files,
     settings_of,
@@ -40,7 +43,7 @@ from mixlens.cli.inputs import (
     texts_of,
 )
 from mixlens.cli.output import deliver, show
-from mixlens.cli.running import goes_on, load, note, progress, reported
+from mixlens.cli.running import goes_on, load, note, progress, reported, say
 from mixlens.errors import DataError, UnknownOption
 
 if TYPE_CHECKING:
@@ -128,6 +131,7 @@ def explain(
     engine: Annotated[
         str | None, typer.Option(metavar="NAME", help=_ROWS + "ray: workers are actors of a Ray cluster.")
     ] = None,
+    plan: Planned = False,
     debug: Debug = False,
 ) -> None:
     """Which tokens made the model decide?
@@ -146,6 +150,7 @@ def explain(
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
+        _refuse({"plan": plan or None}, "goes with TEXT; every text of a data set takes what its length takes")
         _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
@@ -160,14 +165,20 @@ def explain(
     typed = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
-    if method is not None:
-        options["method"] = method
+    if plan:
+        nothing_written(*files.values(), json_file)
     with reported(debug):
+        names.attributed(method, options, mixlens.Lens.attribute)
+        if method is not None:
+            options["method"] = method
         with progress("loading the model") as line:
             lens = load(model)
             say_if_files(lens, typed)
-            line.stage("explaining")
             settings: dict[str, Any] = {"truncate": truncate, "window": window, "stride": stride}
+            if plan:
+                say(str(lens.plan(typed, **settings, **options)))
+                return
+            line.stage("explaining")
             settings |= {"progress": line.report}
             with catch_warnings():
                 simplefilter("ignore", UserWarning)  # a line each says it below
@@ -197,6 +208,9 @@ def _every_text(
     if of_rows.get("memory", "").isdecimal():
         of_rows["memory"] = int(of_rows["memory"])
     with reported(debug):
+        settings = {name: value for name, value in request.items() if name not in ("method", "target")}
+        names.attributed(request["method"], settings, mixlens.explain_data)
+        mixlens.task(of_rows.get("task", "classification"))  # raises for another name
         with goes_on(out), progress("loading the model", counted=True) as line:
             lens = on(load(model), **placed)
             line.stage("explaining")

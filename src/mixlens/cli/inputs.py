@@ -192,6 +192,13 @@ def check_files(*paths: Path | None) -> None:
             raise typer.BadParameter(f"'{path}' is a folder; add the name of a file")
 
 
+def nothing_written(*files: Path | None) -> None:
+    """Beside --plan no file would come out."""
+    written = [str(path) for path in files if path is not None]
+    if written:
+        raise typer.BadParameter(f"--plan does no more than say what it would take; leave '{written[0]}' out")
+
+
 def drawn(png: Path | None, **chosen: str | None) -> None:
     """What chooses a picture goes with a picture."""
     for flag, value in chosen.items():

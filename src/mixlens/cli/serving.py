@@ -24,7 +24,7 @@ def serve(
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Pages of a local web server: type a text, choose model and method, and look.
+    """Pages of a local web server: type a text or choose a file, choose model and method, and look.
 
     mixlens app --open
     mixlens app ./my-classifier org/name --port 8080
@@ -34,9 +34,9 @@ def serve(
             from mixlens.app import Models, serve
         except ImportError as error:
             package = (error.name or "").partition(".")[0]
-            if package not in ("starlette", "uvicorn"):
+            if package not in ("starlette", "uvicorn", "python_multipart"):
                 raise
-            raise missing("mixlens app", package, "app") from None
+            raise missing("mixlens app", package.replace("_", "-"), "app") from None
         quiet()
         offered = Models(models or ())
         with progress("loading the models"):

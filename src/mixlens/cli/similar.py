@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mixlens.architectures import TEXT
+from mixlens.cli import names
 from mixlens.cli.arguments import Csv, Debug, Html, Json, Method, Picture, Save, Settings, Truncate
 from mixlens.cli.inputs import NOT_OPTIONS, check_files, picture, say_if_files, settings_of, text_of
 from mixlens.cli.output import deliver
@@ -65,6 +66,7 @@ def similarity(
     files = {"to_html": html, "plot": picture(png), "to_csv": csv, "save": save}
     check_files(*files.values(), json_file)
     with reported(debug):
+        names.alike(method, options)
         with progress("loading the model") as line:
             from mixlens.subject import TwoTowers
 

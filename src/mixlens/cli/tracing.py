@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from mixlens.cli.arguments import Csv, Debug, Html, Json, Latex, Method, Parquet, Picture, Save, Settings
+import mixlens
+from mixlens.cli import names
+from mixlens.cli.arguments import Csv, Debug, Html, Json, Latex, Method, Parquet, Picture, Planned, Save, Settings
 from mixlens.cli.inputs import (
     NOT_OPTIONS,
     STDIN,
     check_files,
+    nothing_written,
     one_of,
     picture,
     read_file,
@@ -21,7 +24,7 @@ from mixlens.cli.inputs import (
     text_of,
 )
 from mixlens.cli.output import deliver
-from mixlens.cli.running import load, progress, reported
+from mixlens.cli.running import load, progress, reported, say
 from mixlens.files import parquet as arrow
 
 MODEL = "mixlens:smollm2"
@@ -87,6 +90,7 @@ def trace(
     latex: Latex = None,
     json_file: Json = None,
     save: Save = None,
+    plan: Planned = False,
     debug: Debug = False,
 ) -> None:
     """Where does a language model's answer come from, token by token?
@@ -107,9 +111,12 @@ def trace(
     tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
     files = {"to_html": html, "plot": picture(png), **tables}
     check_files(*files.values(), json_file, save)
+    if plan:
+        nothing_written(*files.values(), json_file, save)
     with reported(debug):
         if parquet is not None:
             arrow()
+        names.attributed(method, options, mixlens.Lens.trace)
         with progress("loading the model") as line:
             from mixlens.trace.prompt import as_chat, require_units
 
@@ -117,6 +124,10 @@ def trace(
             question = question if isinstance(question, list) or raw else as_chat(lens.tokenizer, question)
             if by is not None:
                 require_units(lens.subject, question, texts or None, by)
+            if plan:
+                settings = {"documents": texts or None, "max_new_tokens": max_new_tokens or 64, **options}
+                say(str(lens.plan_trace(question, answer, method, **settings)))
+                return
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
             result: Any = lens.trace(
                 question,

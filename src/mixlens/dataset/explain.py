@@ -30,7 +30,7 @@ from mixlens.dataset.window import LONGEST, Setting, other_columns
 from mixlens.errors import ResultFileError, TargetError, Undefined, UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import model_facts, plain, versions
 from mixlens.evaluation.log import END, Log, Mark, Record, lines
-from mixlens.evaluation.naming import source_named
+from mixlens.evaluation.naming import classes_of, source_named
 from mixlens.evaluation.refusals import refuse_class, refuse_no_lens
 from mixlens.evaluation.walk import Window, closed, count_of, refuse_columns, trim, walk
 from mixlens.files import folder_of, parquet, writing
@@ -42,6 +42,7 @@ from mixlens.results.explained import KIND
 from mixlens.results.shards import name_of, write
 from mixlens.tasks import Source, Task, source
 from mixlens.tasks import task as task_named
+from mixlens.tasks.classes import refuse_numbers
 
 WINDOW, LEAST = 1024, 128  # rows in a file: a quarter of all, within these (smaller ones hold fewer of like length)
 CHARACTERS = 240  # that make a text count as one row; a longer one counts for more
@@ -207,7 +208,8 @@ def _run(
         if window.number == 0:
             refuse_columns(len(rows_made) - len(errors), errors)
             if setting.target == "label":
-                refuse_numbers(setting.lens, rows_made)
+                labels = ((row["row"], row["label"]) for row in rows_made)
+                refuse_numbers(labels, classes_of(setting.lens.head))
         write(path, rows_made, setting.method, setting.written)
         if window.number not in there:
             facts = {"rows": len(rows_made), "failed": len(errors), "sha256": _digest(path)}
@@ -223,18 +225,6 @@ def _run(
 def rows_a_file(count: int | None) -> int:
     """So many that a run which is stopped loses little, and workers have something to share; None: nobody knows."""
     return WINDOW if count is None else min(WINDOW, max(LEAST, -(-count // 4)))
-
-
-def refuse_numbers(lens: Lens, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Raises TargetError for gold labels that are numbers beyond the model's classes: the others mean none either."""
-    odd = [row for row in rows if row["error"] is not None and str(row["label"]).strip().isdecimal()]
-    if odd:
-        names = ", ".join(str(name) for name in lens.head.labels.values())
-        raise TargetError(
-            f"expected gold labels that are classes of the model ({names}) or their numbers, got "
-            f"{odd[0]['label']!r} in row {odd[0]['row']}; are they stars? then map them to classes first, or leave "
-            "target='label' out"
-        )
 
 
 def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None) -> Task:

@@ -10,6 +10,7 @@ from typing import Any
 from mixlens.attribute import Method
 from mixlens.attribute.calls import attribution_method
 from mixlens.attribute.method import Deep
+from mixlens.attribute.names import known as known_method
 from mixlens.attribute.variants import removal_default
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import plain
@@ -106,15 +107,7 @@ def make(
         raise UnknownOption(f"expected layers=None, 'each' or 'upto', got {layers!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UnknownOption(f"expected seed= a whole number of 0 or more, got {seed!r}")
-    methods = [methods] if isinstance(methods, str) else methods
-    measures = [measures] if isinstance(measures, str) else measures
-    if methods is None:
-        methods = METHODS if any(not isinstance(_measure(entry), Corpus) for entry in measures) else ()
-    known = {part for entry in (*methods, *measures) for part in _names(entry)} | {reference, NULL}
-    known |= {_split(name)[1] for name in known if ":" in name}
-    for name in options:
-        if name not in known:
-            raise UnknownOption(f"options for {name!r}, which is not evaluated{did_you_mean(name, known)}")
+    methods, measures = known(methods, measures, reference=reference, options=options)
     jobs: dict[str, Job] = {}
     labels: dict[str, str] = {}
 
@@ -163,6 +156,35 @@ def make(
     corpora = tuple(y for y in wanted if isinstance(y.measure, Corpus))
     design = Design(labels, asked_labels, tuple(yardsticks), jobs, (), corpora)
     return replace(design, columns=tuple(_columns(design)))
+
+
+def known(
+    methods: str | Sequence[Entry] | None,
+    measures: str | Sequence[Entry],
+    *,
+    reference: str,
+    options: Mapping[str, Mapping[str, Any]],
+) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    """The methods and the measures of a run, whose names and options are known, whatever the model.
+
+    Raises UnknownMethod, UnknownOption, Undefined.
+    """
+    methods = [methods] if isinstance(methods, str) else methods
+    measures = [measures] if isinstance(measures, str) else measures
+    if methods is None:
+        methods = METHODS if any(not isinstance(_measure(entry), Corpus) for entry in measures) else ()
+    names = {part for entry in (*methods, *measures) for part in _names(entry)} | {reference, NULL}
+    names |= {_split(name)[1] for name in names if ":" in name}
+    for name in options:
+        if name not in names:
+            raise UnknownOption(f"options for {name!r}, which is not evaluated{did_you_mean(name, names)}")
+    for entry in methods:
+        known_method(*_labelled(entry, options)[1:])
+    for entry in measures:
+        yardstick = _yardstick(entry, options, reference)
+        if yardstick.reference is not None:
+            known_method(yardstick.reference, options.get(yardstick.reference, {}))
+    return methods, measures
 
 
 def _refuse_nothing(

@@ -210,15 +210,16 @@ class Table:
     to_pandas = to_frame
 
     @checked
-    def to_latex(self, path: PathLike | None = None) -> str:
+    def to_latex(self, path: PathLike | None = None, *, caption: str | None = None, label: str | None = None) -> str:
         """Tabulars with intervals, methods by measures and each measure by layer where there are layers.
 
         The best is bold, what is indistinguishable from chance grey; needs booktabs and xcolor. Written to `path` if
-        given. Raises ResultFileError.
+        given. With `caption` (LaTeX) and `label`, a table that floats. Raises ResultFileError, UnknownOption.
         """
         from mixlens.view import evaluation
+        from mixlens.view.kit import latex
 
-        return put(evaluation.tex(self), path)
+        return put(latex.floated(evaluation.tex(self), "table", caption, label), path)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from mixlens.evaluation.chunk import records
 from mixlens.evaluation.log import END, Log, Mark
+from mixlens.evaluation.naming import classes_of
 from mixlens.evaluation.refusals import refuse_exclude, refuse_fields, refuse_traced
 from mixlens.evaluation.scored import Setting
 from mixlens.evaluation.walk import closed, count_of, read_rows, refuse_columns, trim, walk
 from mixlens.progress import OpenProgress
 from mixlens.tasks import Example, Source, Task
+from mixlens.tasks.classes import refuse_numbers
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
@@ -43,6 +45,8 @@ def run(
             refuse_columns(len(good), [record.error or "" for record in bad])
         examples = [row for _, row in window.rows if isinstance(row, Example)] or [parsed for _, parsed, _ in good]
         refuse_traced(setting.lens, setting.design, setting.target, examples)
+        if first and isinstance(setting.target, str) and setting.target == "label":
+            refuse_numbers(((number, example.label) for number, example, _ in good), classes_of(setting.lens.head))
         if first:
             refuse_exclude(setting.exclude, [tokens for _, _, tokens in good])
         if first and not any(isinstance(row, Example) for _, row in window.rows):  # (those hold what they hold)

@@ -33,13 +33,18 @@ from mixlens.target import Target
 Queries = tuple[int, ...]
 
 
-def mixing_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Mixing:
-    """The table's line of a mixing method. Raises UnknownMethod, UnknownOption, Undefined."""
+def known(name: str, options: Mapping[str, Any]) -> Mixing:
+    """The table's line of a mixing method that has these options. Raises UnknownMethod, UnknownOption."""
     if not isinstance(name, str) or name not in MIXING:
         raise UnknownMethod(f"no mixing method {name!r}{did_you_mean(name, MIXING)}")
     mixing = MIXING[name]
     refuse_unknown(name, options, mixing.options())
-    return mixing.for_spec(name, subject.spec)
+    return mixing
+
+
+def mixing_method(subject: Subject, name: str, options: Mapping[str, Any]) -> Mixing:
+    """The same as it stands for a model. Raises UnknownMethod, UnknownOption, Undefined."""
+    return known(name, options).for_spec(name, subject.spec)
 
 
 def demand(subject: Subject, mixing: Mixing, options: Mapping[str, Any]) -> Demand:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mixlens.arguments import checked
 from mixlens.escape import visible
-from mixlens.files import PathLike
+from mixlens.files import PathLike, put
 from mixlens.packing import plain
 from mixlens.results.base import Result
 from mixlens.results.plain import with_origin
@@ -106,11 +106,15 @@ class Attribution(Result):
         return attribution_figures.figure(self, path, kind=kind, look=look)
 
     @checked
-    def to_latex(self, path: PathLike | None = None) -> str:
-        """Coloured text that a paper can include (needs xcolor); written to `path` if given."""
-        from mixlens.view import attribution
+    def to_latex(self, path: PathLike | None = None, *, caption: str | None = None, label: str | None = None) -> str:
+        """Coloured text that a paper can include (needs xcolor); written to `path` if given.
 
-        return attribution.tex(self, path)
+        With `caption` (LaTeX) and `label`, a figure that floats. Raises ResultFileError, UnknownOption.
+        """
+        from mixlens.view import attribution
+        from mixlens.view.kit import latex
+
+        return put(latex.floated(attribution.tex(self), "figure", caption, label), path)
 
     def to_frame(self) -> pandas.DataFrame:
         """A table, a row a token: token, score, start, end, special. Needs the extra `pandas`."""

@@ -124,14 +124,16 @@ class Comparison:
         return write_parquet(path, self._columns(), self.to_dicts())
 
     @checked
-    def to_latex(self, path: PathLike | None = None) -> str:
+    def to_latex(self, path: PathLike | None = None, *, caption: str | None = None, label: str | None = None) -> str:
         """A tabular, a row a method: its faithfulness, the coloured text; written to `path` if given.
 
-        Needs booktabs and xcolor. Raises ResultFileError.
+        Needs booktabs and xcolor. With `caption` (LaTeX) and `label`, a table that floats. Raises ResultFileError,
+        UnknownOption.
         """
         from mixlens.view import comparison
+        from mixlens.view.kit import latex
 
-        return put(comparison.tex(self), path)
+        return put(latex.floated(comparison.tex(self), "table", caption, label), path)
 
     @checked
     def to_html(self, path: PathLike | None = None) -> str:

@@ -19,7 +19,7 @@ from mixlens.capture.joined import joined
 from mixlens.capture.stream import Stream
 from mixlens.errors import TargetError, UnknownOption
 from mixlens.escape import visible
-from mixlens.files import PathLike
+from mixlens.files import PathLike, put
 from mixlens.packing import plain
 from mixlens.results.attribution import Attribution
 from mixlens.results.citations import Citation, citations
@@ -252,11 +252,16 @@ class Trace(Tabled):
         return trace.fragment(self)
 
     @checked
-    def to_latex(self, path: PathLike | None = None) -> str:
-        """A tabular, a row a sentence of the answer: its probability and largest sources. Needs booktabs."""
-        from mixlens.view import trace
+    def to_latex(self, path: PathLike | None = None, *, caption: str | None = None, label: str | None = None) -> str:
+        """A tabular, a row a sentence of the answer: its probability and largest sources. Needs booktabs.
 
-        return trace.tex(trace.by_sentence(self), path)
+        Written to `path` if given. With `caption` (LaTeX) and `label`, a table that floats. Raises ResultFileError,
+        UnknownOption.
+        """
+        from mixlens.view import trace
+        from mixlens.view.kit import latex
+
+        return put(latex.floated(trace.tex(trace.by_sentence(self)), "table", caption, label), path)
 
     @checked
     def plot(self, path: PathLike | None = None, *, by: By = "token", **look: Unpack[Look]) -> Figure:

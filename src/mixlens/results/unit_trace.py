@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.arguments import checked, is_whole, shown
 from mixlens.errors import UnknownOption
 from mixlens.escape import visible
-from mixlens.files import PathLike
+from mixlens.files import PathLike, put
 from mixlens.packing import plain
 from mixlens.results import units
 from mixlens.results.tabled import Tabled
@@ -115,11 +115,16 @@ class UnitTrace(Tabled):
         return trace.unit_page(self, path)
 
     @checked
-    def to_latex(self, path: PathLike | None = None) -> str:
-        """A tabular, a row an answer unit: its probability and largest sources. Needs booktabs."""
-        from mixlens.view import trace
+    def to_latex(self, path: PathLike | None = None, *, caption: str | None = None, label: str | None = None) -> str:
+        """A tabular, a row an answer unit: its probability and largest sources. Needs booktabs.
 
-        return trace.tex(self, path)
+        Written to `path` if given. With `caption` (LaTeX) and `label`, a table that floats. Raises ResultFileError,
+        UnknownOption.
+        """
+        from mixlens.view import trace
+        from mixlens.view.kit import latex
+
+        return put(latex.floated(trace.tex(self), "table", caption, label), path)
 
     @checked
     def plot(self, path: PathLike | None = None, **look: Unpack[Look]) -> Figure:

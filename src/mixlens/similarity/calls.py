@@ -33,6 +33,16 @@ def similarity_method(name: Any) -> Method:
     return SIMILARITIES[name]
 
 
+def known(name: Any, options: Mapping[str, Any]) -> Method:
+    """The table's line of a method that has these options, a value for each side apart. Raises UnknownMethod,
+    UnknownOption.
+    """
+    method = similarity_method(name)
+    sided = {option for option, value in options.items() if isinstance(value, Mapping) and option in method.options()}
+    refuse_unknown(method.name, {k: v for k, v in options.items() if k not in sided}, method.options())
+    return method
+
+
 @settled
 @barred
 @checked

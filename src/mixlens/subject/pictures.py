@@ -18,7 +18,7 @@ from mixlens.architectures import Spec
 from mixlens.capture.layout import Layout, Shape, layout_of, shape_of
 from mixlens.capture.picture import PIXELS, Picture
 from mixlens.capture.stream import Place
-from mixlens.errors import EmptyInput, InputError
+from mixlens.errors import EmptyInput, InputError, TooLong
 from mixlens.subject.geometry import Geometry, geometry_of, processed
 from mixlens.subject.head import Head
 
@@ -103,14 +103,12 @@ def picture_of(item: Any, model: Any, spec: Spec, processor: Any, head: Head) ->
 def opened(item: Any) -> Image.Image:
     """A picture in colour, or one of grey levels as such. Raises InputError."""
     if isinstance(item, (str, os.PathLike)):
-        item = _file(item)
+        item = picture_in(item, str(item))
     if isinstance(item, np.ndarray):
         item = _array(item)
     if not isinstance(item, Image.Image):
         raise InputError(f"{_EXPECTED}, got {type(item).__name__}: {item!r:.60}")
-    frames = getattr(item, "n_frames", 1)
-    if frames > 1:
-        raise InputError(f"expected one picture, got {frames} frames; take one: image.seek(0); image.copy()")
+    _single(item)
     if item.mode not in MODES:
         raise InputError(
             f"expected a picture in RGB or grey (L), got mode {item.mode!r}, which may hold transparency or colours of "
@@ -121,19 +119,34 @@ def opened(item: Any) -> Image.Image:
     return item.convert("RGB")
 
 
-def _file(path: Any) -> Image.Image:
-    """The picture in a file, turned as its camera says."""
+def picture_in(source: Any, name: str, formats: tuple[str, ...] | None = None, most: int | None = None) -> Image.Image:
+    """The picture in a file that is there, or in what is read as one, turned as its camera says.
+
+    `formats`: those that may come, `most`: how many pixels, both before a pixel is read. Raises InputError, TooLong.
+    """
     try:
-        with Image.open(path) as image:
+        with Image.open(source, formats=formats) as image:
+            if most is not None and image.width * image.height > most:
+                raise TooLong(f"expected at most {most:,} pixels, {name!r:.80} has {image.width:,} x {image.height:,}")
+            _single(image)
             image.load()
             return ImageOps.exif_transpose(image)
     except UnidentifiedImageError as error:
-        raise InputError(
-            f"expected a file with a picture (PNG, JPEG ...), got {str(path)!r:.80}: none is known"
-        ) from error
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        kinds = "PNG, JPEG ..." if formats is None else ", ".join(formats)
+        raise InputError(f"expected a file with a picture ({kinds}), got {name!r:.80}: none is known") from error
+    except InputError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"expected the path of a picture, got {str(path)!r:.80}: {reason}") from error
+        noun = "a file with a picture" if hasattr(source, "read") else "the path of a picture"
+        raise InputError(f"expected {noun}, got {name!r:.80}: {reason}") from error
+
+
+def _single(image: Image.Image) -> None:
+    """Raises InputError for several frames, of which all but the first would be left out."""
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1:
+        raise InputError(f"expected one picture, got {frames} frames; take one: image.seek(0); image.copy()")
 
 
 def _array(array: Any) -> Image.Image:

@@ -102,18 +102,23 @@ def _array(given: Any) -> NDArray[np.float64]:
 
 def _file(path: Any) -> tuple[NDArray[Any], int]:
     """The samples and the rate of a WAV file. Raises InputError."""
-    from scipy.io import wavfile
-
     file = Path(path).expanduser()
     if not file.is_file():
         raise InputError(f"expected the path of a WAV file, got {str(path)!r:.200}: no such file")
+    return sound_in(file, str(path))
+
+
+def sound_in(source: Any, name: str) -> tuple[NDArray[Any], int]:
+    """The samples and the rate of a WAV file that is there, or of what is read as one. Raises InputError."""
+    from scipy.io import wavfile
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks of other programs
-            rate, samples = wavfile.read(file)
+            rate, samples = wavfile.read(source)
     except Exception as error:  # whatever it says of a damaged file
         raise InputError(
-            f"expected a WAV file, {str(path)!r:.200} cannot be read: {str(error).partition(chr(10))[0]}; another kind "
+            f"expected a WAV file, {name!r:.200} cannot be read: {str(error).partition(chr(10))[0]}; another kind "
             "of file is read by soundfile: mixlens takes what soundfile.read(path) gives"
         ) from error
     return samples, int(rate)

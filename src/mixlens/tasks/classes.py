@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mixlens.errors import TargetError
@@ -39,6 +39,20 @@ def gold(label: str | int, known: Collection[str]) -> str | int:
     if isinstance(label, str) and label not in known and re.fullmatch(r"\s*\d+\.0*\s*", label):
         return int(float(label))
     return label
+
+
+def refuse_numbers(labels: Iterable[tuple[int, Any]], known: Sequence[str]) -> None:
+    """Raises TargetError for gold labels, each beside its row, that are numbers beyond the classes of a model.
+
+    The others mean no classes either: of stars from 1 to 5, 1 would be class 1. `known`: as in `named`.
+    """
+    for row, label in labels:
+        number = None if label is None or label in known else gold(str(label).strip(), known)
+        if known and str(number).isdecimal() and int(str(number)) >= len(known):
+            raise TargetError(
+                f"expected gold labels that are classes of the model ({_few(known)}) or their numbers, got {label!r} "
+                f"in row {row}; are they stars? then map them to classes first, or leave target='label' out"
+            )
 
 
 def named(names: Names, task: Task, known: Sequence[str], explained: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:

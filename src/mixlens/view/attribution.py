@@ -113,8 +113,8 @@ def _layers(attr: Attribution) -> dict[str, Any] | None:
     }
 
 
-def tex(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
-    r"""A group of `\colorbox`es to `\input`; written to `path` if given. Raises ResultFileError.
+def tex(attr: Attribution) -> str:
+    r"""A group of `\colorbox`es to `\input`.
 
     The first comment line names the packages. Words without an escape in LaTeX (ideographs, emoji) are left as they
     are and need XeLaTeX or LuaLaTeX with a font that has them.
@@ -132,7 +132,7 @@ def tex(attr: Attribution, path: str | os.PathLike[str] | None = None) -> str:
         f"% colours: {hue} for {low} to {high}" + (f"; {latex.comment(held)} and are grey" if held else ""),
         r"{\setlength{\fboxsep}{1.5pt}\raggedright",
     ]
-    return put("\n".join([*lines, latex.running(shown, scale) + r"\par}", ""]), path)
+    return "\n".join([*lines, latex.running(shown, scale) + r"\par}", ""])
 
 
 def printout(attr: Attribution) -> RenderableType:

@@ -209,8 +209,8 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
     return put(text, path)
 
 
-def tex(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> str:
-    """A tabular, a row a unit of the answer; written to `path` if given. Raises ResultFileError."""
+def tex(trace: UnitTrace) -> str:
+    """A tabular, a row a unit of the answer."""
     rows = []
     for top, p in zip(trace.top(_TOP), trace.probabilities, strict=True):
         sources = ", ".join(f"{short(s.unit.name, 40)} ({spelling.number(s.score)})" for s in top.sources)
@@ -222,7 +222,7 @@ def tex(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> str:
         f"% mixlens: {latex.comment(caption.heading(bare(trace)))}",
         *latex.tabular(["answer", "probability", "largest sources"], rows, r"p{0.35\linewidth}rp{0.4\linewidth}"),
     ]
-    return put("\n".join([*lines, ""]), path)
+    return "\n".join([*lines, ""])
 
 
 def printout(trace: Any) -> RenderableType:

@@ -27,6 +27,38 @@
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
     });
   }
+  for (const input of document.querySelectorAll(".app [type=file]")) {
+    input.addEventListener("change", () => { // said here, before it is sent
+      const [file] = input.files;
+      const most = Number(input.dataset.most);
+      const large = file && file.size > most;
+      input.setCustomValidity(large ? `expected a file of at most ${most / 1e6} MB, got ${(file.size / 1e6).toFixed(1)} MB` : "");
+      input.reportValidity();
+    });
+  }
+  for (const rows of document.querySelectorAll(".app [data-rows]")) { // without this all of them stand there
+    const more = rows.querySelector("[data-more]");
+    const all = [...rows.querySelectorAll(".document")];
+    const show = () => { more.hidden = !all.some((row) => row.hidden); };
+    for (const row of all) {
+      row.hidden = row.hasAttribute("data-spare") && ![...row.querySelectorAll("input, textarea")].some((field) => field.value);
+      const less = row.querySelector("[data-less]");
+      less.hidden = false;
+      less.addEventListener("click", () => {
+        for (const field of row.querySelectorAll("input, textarea")) field.value = "";
+        row.hidden = true;
+        show();
+        more.focus();
+      });
+    }
+    more.addEventListener("click", () => {
+      const next = all.find((row) => row.hidden);
+      next.hidden = false;
+      show();
+      next.querySelector("input").focus();
+    });
+    show();
+  }
   const copies = (button, text) => {
     button.hidden = !navigator.clipboard; // which pages of other machines have not
     button.addEventListener("click", async () => {

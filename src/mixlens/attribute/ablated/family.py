@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.answer import Answer, answer
 from mixlens.attribute.ablated.fits import Masks, coefficients, lasso, leave_one_out, random_masks
 from mixlens.attribute.ablated.parts import log_odds_without, parts_of, together
-from mixlens.attribute.method import Method
+from mixlens.attribute.method import Method, Tracing
 from mixlens.attribute.removal import filler_id
 from mixlens.attribute.span.asked import answer_spans
 from mixlens.attribute.variants import Substitute
@@ -79,6 +79,9 @@ class Ablated(Method):
             if ask.progress is not None:
                 ask.progress(number, len(ask.texts))
         return results
+
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "together"
 
     def rows(self, subject: Subject, ask: Traced) -> Tensor:
         """Every answer token out of the same ablations; tokens of a span have its row."""

@@ -18,7 +18,7 @@ from mixlens.attribute.frozen.rules import Rules, norms, prepare, ruled
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.family import BACKWARD, checked_layer, runs_again
 from mixlens.attribute.gradient.functions import TextGraph
-from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.method import Deep, Method, Tracing
 from mixlens.attribute.traced import Traced
 from mixlens.budget import sizes_of
 from mixlens.capture.run import run
@@ -137,9 +137,12 @@ class Frozen(Method):
             progress=ask.progress,
         )
 
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "backward" if _reads_vocabulary(subject) else "alone"
+
     def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
         """One forward pass, and one backward pass an answer token over its graph."""
-        if not _reads_vocabulary(subject):
+        if self.traced(subject, ask.options) == "alone":
             return None
         (batch,) = subject.batches([ask.tokens], 1)
         count = len(ask.rows)

@@ -14,7 +14,7 @@ from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, rul
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
 from mixlens.attribute.gradient.family import BACKWARD, runs_again, states_bytes
-from mixlens.attribute.method import Deep
+from mixlens.attribute.method import Deep, Tracing
 from mixlens.attribute.traced import Traced
 from mixlens.budget import sizes_of
 from mixlens.capture.again import each_tensor
@@ -67,9 +67,12 @@ class PathLogit(Frozen):
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
 
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "together" if options.get("paths", "row") == "row" else super().traced(subject, options)
+
     def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
         """One pass forward, and one backward for all answer tokens (`paths="all"`: one each)."""
-        if ask.options.get("paths", "row") != "row":
+        if self.traced(subject, ask.options) != "together":
             return super().rows(subject, ask)
         (batch,) = subject.batches([ask.tokens], 1)
         passed = self.see(subject, batch.inputs, [0] * ask.count, ask.rows, ask.options)

@@ -13,13 +13,13 @@ from mixlens.attribute.gradient.across import rows_across
 from mixlens.attribute.gradient.backward import differentiate
 from mixlens.attribute.gradient.functions import TextGraph, saliency
 from mixlens.attribute.gradient.rows import traced_rows
-from mixlens.attribute.method import Deep, Method, Scores
+from mixlens.attribute.method import Deep, Method, Scores, Tracing
 from mixlens.budget import sizes_of
 from mixlens.cost import Cost, Sizes
 from mixlens.errors import Undefined, UnknownOption
 from mixlens.options import options_of
 from mixlens.results import Attribution
-from mixlens.subject import Subject
+from mixlens.subject import EncoderDecoder, Subject
 from mixlens.subject.provenance import provenance
 from mixlens.target import Quantity
 
@@ -166,11 +166,17 @@ class Gradient(Method):
         )
         return [[results[k] for results in texts] for k in range(len(asks))]
 
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        attention = self.reading(options) in ("received", "weights")
+        alone = options.get("mask_special") or (attention and isinstance(subject, EncoderDecoder))
+        return "alone" if alone else "backward"
+
     def rows(self, subject: Subject, ask: Traced) -> Tensor | None:
         """Over one graph; where special tokens are hidden, which makes another pass, a text of its own a token."""
         reads, options = self.reading(ask.options), dict(ask.options)
-        if options.pop("mask_special", False) or (ask.source and reads in ("received", "weights")):
+        if self.traced(subject, options) == "alone":
             return None
+        options.pop("mask_special", None)
         layer = checked_layer(subject, options.pop("layer", 0))
         again = runs_again(sizes_of(subject), len(ask.tokens))
         use = lambda graph: self.function(graph, **options)[0]  # noqa: E731

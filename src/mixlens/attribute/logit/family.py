@@ -13,7 +13,7 @@ from torch import Tensor
 from mixlens.answer import Answer, answer
 from mixlens.attribute.logit.direct import RowsPass, directions, head_logits, rows_pass
 from mixlens.attribute.logit.rolled import RolledPass, alti_logits, rolled_pass
-from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.method import Deep, Method, Tracing
 from mixlens.capture.stream import Stream
 from mixlens.cost import Cost, keys_and_values, rolled_down
 from mixlens.mixing import MIXING
@@ -73,6 +73,9 @@ class Logit(Method):
             meta = {**provenance(subject, tokens, seen.off), "of": resolved.chosen(self.of)}
             results.append(ask.result(tokens, scores[0], None if layers is None else layers[:, 0], resolved, meta))
         return results
+
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "together"
 
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:

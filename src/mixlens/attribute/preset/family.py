@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from mixlens.attribute.method import Deep, Method
+from mixlens.attribute.method import Deep, Method, Tracing
 from mixlens.attribute.preset.across import rows_across
 from mixlens.attribute.preset.descending import descended, kept_layers, rolled_text, traced
 from mixlens.attribute.preset.layered import layered_text, layered_trace
@@ -131,6 +131,9 @@ class Preset(Method):
         for number, (k, i) in enumerate(alone, len(groups)):
             out[k][i] = descended(subject, asks[k], i, part_of(report, number, len(groups) + len(alone)))
         return [[mine[i] for i in range(len(texts))] for mine in out]
+
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "together"
 
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:

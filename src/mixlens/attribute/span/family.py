@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mixlens.answer import answer
 from mixlens.attribute.logit.direct import rows_pass
-from mixlens.attribute.method import Method
+from mixlens.attribute.method import Method, Tracing
 from mixlens.attribute.span.asked import answer_spans, token_range
 from mixlens.attribute.span.edges import sums
 from mixlens.attribute.span.hops import Span, rows_of, span_rows
@@ -73,6 +73,9 @@ class SpanRoutes(Method):
             resolved = answer(subject.head, read, tuple(row_logits(subject, tokens, [read.at])))
             results.append(ask.result(tokens, scores, None, resolved, provenance(subject, tokens)))
         return results
+
+    def traced(self, subject: Subject, options: Mapping[str, Any]) -> Tracing:
+        return "together"
 
     @torch.no_grad()
     def rows(self, subject: Subject, ask: Traced) -> Tensor:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
 
+from mixlens.errors import UnknownOption
 from mixlens.escape import one_line, visible
 from mixlens.view.kit import colors, words
 
@@ -34,6 +38,36 @@ _ESCAPES = {
     "\n": " ",
     "\t": " ",
 }
+
+
+def floated(text: str, kind: Literal["table", "figure"], caption: str | None, label: str | None) -> str:
+    r"""What `to_latex` gives as a float with a caption, or as it is without one; comments in front stay there.
+
+    `caption` is LaTeX as it stands, above a table and below a figure; `label`: of `\ref`. Raises UnknownOption.
+    """
+    if caption is None and label is None:
+        return text
+    if caption is None:
+        raise UnknownOption(f"expected caption= beside label=, got it alone: {label!r:.80} would be the section's")
+    if not _paragraph(caption):
+        expected = r"one paragraph of LaTeX whose braces match (a percent sign is \%)"
+        raise UnknownOption(f"expected caption= {expected}, got {caption!r:.80}")
+    if label is not None and not re.fullmatch(r"[\w:.+/-]+", label, re.ASCII):
+        raise UnknownOption(f"expected label= letters, digits and : . + / - _, got {label!r:.80}")
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if not line.startswith("%"))
+    caption_lines = [rf"\caption{{{caption}}}", *([] if label is None else [rf"\label{{{label}}}"])]
+    body = [*caption_lines, *lines[first:]] if kind == "table" else [*lines[first:], *caption_lines]
+    parts = [*lines[:first], rf"\begin{{{kind}}}", r"\centering", *body, rf"\end{{{kind}}}"]
+    return "\n".join([*parts, ""])
+
+
+def _paragraph(text: str) -> bool:
+    """Whether LaTeX ends where it ends: nothing of what follows is in a group or a comment of its."""
+    bare = re.sub(r"\\.", "", text, flags=re.DOTALL)
+    depths = list(accumulate(({"{": 1, "}": -1}.get(c, 0) for c in bare), initial=0))
+    whole = min(depths) == 0 == depths[-1] and not bare.endswith("\\")
+    return whole and "%" not in bare and "\n\n" not in text and bool(text.strip())
 
 
 def running(shown: Sequence[words.Part], scale: colors.Scale) -> str:

@@ -123,7 +123,7 @@ def test_a_file_is_chosen_and_answered(page, served, tmp_path):
     page.locator("[type=file]").set_input_files(picture)
     page.locator(".act").click()
     page.locator(".again").wait_for()
-    assert page.locator(".again code").inner_text().endswith("-- seven.png")
+    assert page.locator(".again code").text_content().endswith("-- seven.png")
     assert page.locator("main img, main svg").count() > 0
 
 

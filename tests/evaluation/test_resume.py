@@ -20,6 +20,7 @@ from mixlens import budget
 from mixlens.attribute import calls
 from mixlens.errors import DataError, ResultFileError, RunChanged
 from mixlens.evaluation import log, windows
+from mixlens.evaluation.fingerprint import tokenizer_facts
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
 HOW: dict[str, Any] = {"methods": ["alti", "saliency"], "measures": ["spearman", "aopc"], "resamples": 20}
@@ -172,6 +173,15 @@ def test_changed_weights_are_named(tiny_bert_folder: Path, finished: Path) -> No
         bias.copy_(bias.flip(0).clone())
     with pytest.raises(RunChanged, match=r"model\.weights was"):
         mixlens.evaluate(swapped, TEXTS, out=finished, **HOW)
+
+
+def test_how_a_tokenizer_padded_last_is_no_part_of_it(tiny_bert_folder: Path) -> None:
+    tokenizer = mixlens.load(str(tiny_bert_folder)).tokenizer
+    before = tokenizer_facts(tokenizer)
+    tokenizer(["a", "a a a"], padding=True, truncation=True, max_length=3)
+    assert tokenizer.backend_tokenizer.padding and tokenizer.backend_tokenizer.truncation
+    assert tokenizer_facts(tokenizer) == before
+    assert tokenizer.backend_tokenizer.padding  # the user's is not touched
 
 
 def test_the_same_file_by_another_name(lens: mixlens.Lens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,11 +75,15 @@ def _settings(config: Any) -> dict[str, Any]:
 
 
 def tokenizer_facts(tokenizer: Any) -> str | None:
-    """A digest of all that a tokenizer does; None without one."""
+    """A digest of all that a tokenizer does, but for how its last call padded and cut; None without one."""
     if tokenizer is None:
         return None
     core = getattr(tokenizer, "backend_tokenizer", None)
     if core is not None:
+        if core.padding is not None or core.truncation is not None:  # the last call's, which it keeps
+            core = type(core).from_str(core.to_str())
+            core.no_padding()
+            core.no_truncation()
         serialized = core.to_str()
     elif hasattr(tokenizer, "get_vocab"):
         serialized = json.dumps(tokenizer.get_vocab(), sort_keys=True)

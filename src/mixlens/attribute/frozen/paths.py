@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, ruled_pass
+from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
 from mixlens.attribute.gradient.family import BACKWARD, runs_again, states_bytes
@@ -44,7 +44,8 @@ ROW = replace(BACKWARD, held=lambda sizes, n: BACKWARD.held(sizes, n) + keys_and
 @dataclass(frozen=True)
 class PathLogit(Frozen):
     """sum over layers, heads and rows i of max(0, alpha_ij^h (W_O^h v_j^h) . u_i), j != i, u_i the frozen gradient of
-    the answer by what the layer's attention writes at row i.
+    the answer by what the layer's attention writes at row i; the row that answers has max(0, x . u) of its own token,
+    x the first layer's input there and u the gradient by it (`itself=False`: without).
 
     `paths="row"`: of the answering row alone, whose gradient goes back to itself: no later row reads it, and of what it
     reads nothing reaches its own attention again but by its own weight. So one backward pass serves all answers.
@@ -62,7 +63,7 @@ class PathLogit(Frozen):
         return ALL if options.get("paths") == "all" else ROW
 
     def options(self) -> dict[str, Any]:
-        return {"paths": "row"}
+        return {"paths": "row", "itself": True}
 
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
@@ -78,7 +79,7 @@ class PathLogit(Frozen):
         passed = self.see(subject, batch.inputs, [0] * ask.count, ask.rows, ask.options)
         ask.passed(passed.normed.detach())
         _, covector = covectors(subject.unembedding, ask.logits, ask.answers, self.of, self.rules)
-        scores = self.finite(subject, reaching(passed, covector)[0].cpu())
+        scores = self.finite(subject, reaching(passed, covector, ask.options.get("itself", True))[0].cpu())
         if ask.progress is not None:
             ask.progress(ask.count, ask.count)
         return scores
@@ -118,21 +119,33 @@ class PathLogit(Frozen):
         last: bool,
     ) -> Tensor:
         """(text, token): the positive terms that arrive at the answer's row alone, or at every row."""
+        itself = options.get("itself", True)
         if options.get("paths", "row") == "row":
-            return reaching(passed, covector)[:, 0].cpu()
-        slopes = gradients(passed, covector, passed.written, last=last)
-        total = widened(passed.leaf.detach()).new_zeros(passed.leaf.shape[:2])
+            return reaching(passed, covector, itself)[:, 0].cpu()
+        *slopes, start = gradients(passed, covector, [*passed.written, passed.leaf], last=last)
+        total = _alone(passed, start, torch.tensor(list(rows), device=start.device)[:, None])[:, 0] * itself
         for seen, u in zip(passed.seen, slopes, strict=True):
             with torch.no_grad(), there(seen.module):
                 total += everywhere(Block(subject.spec, seen), widened(u).view_as(passed.leaf))
         return total.cpu()
 
 
-def reaching(passed: RuledPass, covector: Tensor) -> Float[Tensor, "text row token"]:
-    """The positive terms of the rows asked for, over layers and heads; `covector`: of all of them."""
-    slopes = gradients(passed, covector, passed.written)
+def reaching(passed: RuledPass, covector: Tensor, itself: bool) -> Float[Tensor, "text row token"]:
+    """The positive terms of the rows asked for, over layers and heads, and with `itself` what each row's token says;
+    `covector`: of all of them.
+    """
+    *slopes, start = gradients(passed, covector, [*passed.written, passed.leaf])
     with torch.no_grad():
-        return torch.stack([_positive(terms, widened(u)) for terms, u in zip(passed.seen, slopes, strict=True)]).sum(0)
+        total = torch.stack([_positive(terms, widened(u)) for terms, u in zip(passed.seen, slopes, strict=True)]).sum(0)
+        return total + _alone(passed, start, passed.seen[0].place) if itself else total
+
+
+@torch.no_grad()
+def _alone(passed: RuledPass, start: Tensor, rows: Int[Tensor, "text row"]) -> Float[Tensor, "text row token"]:
+    """What the tokens of some rows say by themselves, where positive; `start`: the gradient by the leaf."""
+    said = products(passed.leaf, start, "sum").clamp_min(0)
+    out = said.new_zeros(*rows.shape, said.shape[1])
+    return out.scatter(2, rows[..., None], said.gather(1, rows)[..., None])
 
 
 def everywhere(block: Block, u: Float[Tensor, "text token dim"]) -> Float[Tensor, "text token"]:

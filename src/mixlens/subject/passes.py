@@ -167,7 +167,8 @@ def batches(
     if head and pad is not None and pad != getattr(model.config, "pad_token_id", None):
         batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
     names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
-    members = list(buckets(texts, batch_size, any(map(by_length, model.modules()))))
+    device = device_of(model)
+    members = list(buckets(texts, batch_size, any(map(by_length, model.modules())), device.type == "cpu"))
     for number, group in enumerate(members, 1):
-        inputs = collate([texts[i] for i in group], pad, device_of(model), model.dtype, names)
+        inputs = collate([texts[i] for i in group], pad, device, model.dtype, names)
         yield Batch(number, len(members), group, inputs)

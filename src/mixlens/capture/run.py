@@ -112,16 +112,18 @@ class Recorder:
         self.holds = False  # whether weights that are brought in for a layer stay behind it
         self.current: LayerPass | None = None  # the layer that runs now
         self.twin: Any = None  # the shadow, once there is one
+        self.moves = False  # whether a pass leaves in it what it turned positions by
 
     def run(
         self, model: Any, inputs: Mapping[str, Any], reading: Reading, prepare: Callable[[Any], None] | None = None
     ) -> Any:
         """One pass on a shadow of the model, and its output. Raises SelfCheckFailed when no layer runs."""
-        if self.twin is None or any(map(by_length, self.twin.modules())):  # (such a pass leaves what it turned by)
+        if self.twin is None or self.moves:
             self.twin = shadow(model, NAME if self.spec.seam == "interface" else PLAIN)
             if prepare is not None:
                 prepare(self.twin)
             self.attach(self.twin)
+            self.moves = any(map(by_length, self.twin.modules()))
         self.count = 0
         with reading.part(self.twin) as part:
             output = part(**inputs)

@@ -1,4 +1,4 @@
-"""Every benchmark runs, on models and texts so small that its numbers mean nothing: a signature that changed is seen."""
+"""Every benchmark runs, on models so small that its numbers mean nothing: a signature that changed is seen."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Call:
 
     @property
     def _small(self) -> bool:
-        """Whether the weights of all rows are made once, and the output of them: torch's own kernels are slower there."""
+        """Whether the weights of all rows are made once, and the output of them: torch's own kernels are slower."""
         (batch, heads, rows, _), keys = self.q.shape, self.k.shape[2]
         few = batch * heads * rows * keys * self.q.element_size() <= KEPT_BYTES
         return few and self.q.device.type == "cpu" and not is_half(self.q.dtype) and not torch.is_grad_enabled()

@@ -107,7 +107,9 @@ def throughput(count: int = TEXTS, batch: int = 32) -> dict[str, Any]:
     texts = [random_text(round(draw.triangular(4, 66, 18))) for _ in range(count)]
     tokens = lens.subject.read(texts).require()
     names = frozenset(("input_ids", "attention_mask"))
-    batches = [collate([tokens[i] for i in some], 0, model.device, names) for some in buckets(tokens, batch)]
+    batches = [
+        collate([tokens[i] for i in some], 0, model.device, model.dtype, names) for some in buckets(tokens, batch)
+    ]
     calls: dict[str, measure.Call] = {
         "forward": lambda: [model(**inputs) for inputs in batches],
         "call": lambda: lens.attribute(texts, "globenc", batch_size=batch),

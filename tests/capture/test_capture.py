@@ -15,6 +15,9 @@ from torch import nn
 
 import mixlens
 from mixlens.architectures import spec_for
+from mixlens.capture import attention
+from mixlens.capture import run as capture_run
+from mixlens.capture.batch import buckets
 from mixlens.capture.run import run
 from mixlens.decompose import Block
 from mixlens.errors import ModelError, SelfCheckFailed, UnsupportedConfig
@@ -353,3 +356,36 @@ def test_prompt_learning_is_refused():
     wrapped = peft.get_peft_model(families.make("gpt2", "causal"), config)
     with pytest.raises(UnsupportedConfig, match="got prompt learning, which adds positions that are no tokens"):
         mixlens.load(wrapped)
+
+
+def lengths_of(groups: list[list[int]], texts: list[Any]) -> list[list[int]]:
+    return [[len(texts[i]) for i in group] for group in groups]
+
+
+def test_a_batch_on_a_cpu_ends_before_much_shorter_texts() -> None:
+    """From eight texts on; elsewhere, and below, it is filled up."""
+    texts = families.lens("bert").subject.read(families.texts([9] * 9 + [8] * 2 + [7] * 3 + [3] * 9)).require()
+    assert lengths_of(list(buckets(texts, 16)), texts) == [[9] * 9 + [8] * 2 + [7] * 3 + [3] * 2, [3] * 7]
+    tight = lengths_of(list(buckets(texts, 16, tight=True)), texts)
+    assert tight == [[9] * 9 + [8] * 2, [7] * 3 + [3] * 5, [3] * 4]
+    assert lengths_of(list(buckets(texts, 4, tight=True)), texts) == lengths_of(list(buckets(texts, 4)), texts)
+
+
+def test_weights_that_are_kept_are_those_that_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for rounding, which shows that both were tried."""
+    lens = families.lens("bert")
+    kept = [maps.scores for maps in lens.mixing(TEXTS, method="alti")]
+    monkeypatch.setattr(attention, "KEPT_BYTES", 0)
+    for few, anew in zip(kept, (maps.scores for maps in lens.mixing(TEXTS, method="alti")), strict=True):
+        assert not torch.equal(few, anew)
+        torch.testing.assert_close(few, anew, rtol=1e-9, atol=1e-12)
+
+
+def test_batches_of_a_call_share_a_shadow_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    lens, made = families.lens("llama", "causal"), []
+    alone = [lens.attribute(text, "globenc").scores for text in TEXTS]
+    real = capture_run.shadow
+    monkeypatch.setattr(capture_run, "shadow", lambda *given: made.append(given) or real(*given))
+    together = [result.scores for result in lens.attribute(TEXTS, "globenc", batch_size=1)]
+    assert len(made) == 1
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))

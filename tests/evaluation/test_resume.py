@@ -19,7 +19,7 @@ import mixlens
 from mixlens import budget
 from mixlens.attribute import calls
 from mixlens.errors import DataError, ResultFileError, RunChanged
-from mixlens.evaluation import log, windows
+from mixlens.evaluation import fingerprint, log, windows
 from mixlens.evaluation.fingerprint import tokenizer_facts
 
 TEXTS = ["a deep film .", "not bad", "a very slow and bad film .", "meaningful and deep ."]
@@ -304,3 +304,18 @@ def test_a_run_begun_before_budgets_were_kept_goes_on(lens: mixlens.Lens, tmp_pa
     path.write_text(json.dumps(manifest), encoding="utf-8")
     again = mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW)
     assert np.array_equal(first.array, again.array, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_digest_of_weights_is_its_formula(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of the bits, plain and by place, in 64 bits a block: what folders of older versions hold."""
+    monkeypatch.setattr(fingerprint, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(fingerprint, "_CACHED", 1 << 7)
+    weights = torch.randn(2_345, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    bits = weights.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]).tolist()
+    sums = [0, 0]
+    for start in range(0, len(bits), 1 << 10):
+        block = list(enumerate(bits[start : start + (1 << 10)], start + 1))
+        for k, total in enumerate((sum(b for _, b in block), sum(b * i * 2654435761 for i, b in block))):
+            sums[k] += (total + 2**63) % 2**64 - 2**63
+    assert fingerprint.checksum(weights) == f"{sums[0]:x}.{sums[1]:x}"

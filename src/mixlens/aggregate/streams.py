@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import log
 
 import torch
 from jaxtyping import Float
@@ -46,20 +47,20 @@ def rollout_streams(
         (to, source): like.new_empty((depth, sizes[to], sizes[source]), dtype=torch.float64)  # filled in place: large
         for to, source in _reached(maps, state)
     }
-    logs = torch.zeros(depth, dtype=torch.float64, device="cpu")
+    logs = [0.0] * depth
     for index in range(depth):
         products = {pair: part[index] for pair, part in out.items()}
         _multiply({pair: m[index] for pair, m in maps.items()}, state, products)
         fixed = {pair: state[pair] for pair in still}
         if rescale:
-            top = torch.stack([product.max() for product in products.values()]).max()
-            factor = top if top > 0 else top.new_ones(())
+            top = max(float(product.max()) for product in products.values())
+            factor = top if top > 0 else 1.0
             for product in products.values():
                 product.div_(factor)
-            fixed = {pair: _dense(m, sizes[pair[0]], factor) / factor for pair, m in fixed.items()}
-            logs[index] = (logs[index - 1] if index else 0.0) + factor.log().cpu()
+            fixed = {pair: _dense(m, sizes[pair[0]], like) / factor for pair, m in fixed.items()}
+            logs[index] = (logs[index - 1] if index else 0.0) + log(factor)
         state = {**fixed, **products}
-    return out, logs
+    return out, torch.tensor(logs, dtype=torch.float64, device="cpu")
 
 
 def _multiply(
@@ -93,7 +94,7 @@ def _reached(maps: Iterable[Pair], below: Iterable[Pair]) -> list[Pair]:
 
 
 def _dense(m: Tensor | None, size: int, like: Tensor) -> Tensor:
-    return torch.eye(size, dtype=like.dtype, device=like.device) if m is None else m
+    return torch.eye(size, dtype=torch.float64, device=like.device) if m is None else m
 
 
 def _depth(maps: Mapping[Pair, StreamMaps]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -47,7 +47,7 @@ def each_tensor(value: Held, f: Callable[[Tensor], Tensor]) -> Held:
     if isinstance(kept, Tensor):
         return f(kept)  # type: ignore[return-value]
     if isinstance(kept, (Call, AttendPass)):
-        return replace(kept, **{k: each_tensor(v, f) for k, v in vars(kept).items()})  # type: ignore[return-value]
+        return replace(kept, **{each.name: each_tensor(getattr(kept, each.name), f) for each in fields(kept)})  # type: ignore[return-value]
     if isinstance(kept, Mapping):
         return {k: each_tensor(v, f) for k, v in kept.items()}  # type: ignore[return-value]
     if type(kept) in (tuple, list):

@@ -1,13 +1,15 @@
 """The seam: a function in transformers' attention interface that sees query, key, value and mask of every layer.
 
 It computes the output as the model would, keeps references to what it saw, and gives attention weights later and by
-blocks of rows, so that nothing of size head x query x key has to live unless a method asks for it.
+blocks of rows, so that nothing of size head x query x key has to live unless a method asks for it. Of short texts,
+whose weights stay in a CPU's caches, they are made once: for the output, and for whoever asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,9 +19,10 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from mixlens.errors import UnsupportedConfig
-from mixlens.precision import widened
+from mixlens.precision import is_half, widened
 
 NAME = "mixlens"
+KEPT_BYTES = 4 << 20  # of the weights of one layer
 RECORDER = "_mixlens_record"  # set on a shadow's attention modules only
 
 # What a layer may hand to the interface besides what is handled below, without a change of the result.
@@ -55,9 +58,21 @@ class Call:
     def weights(self, rows: slice = slice(None)) -> Tensor:
         """Attention weights (batch, head, row, key) of some query rows, in at least float32.
 
-        A row sums to 1, but for what a sink takes.
+        A row sums to 1, but for what a sink takes. Nothing may be written into them.
         """
-        return self.softmax(self.logits(rows))
+        return self._whole[:, :, rows] if self._small else self.softmax(self.logits(rows))
+
+    @cached_property
+    def _whole(self) -> Tensor:
+        """The weights of all rows."""
+        return self.softmax(self.logits())
+
+    @property
+    def _small(self) -> bool:
+        """Whether the weights of all rows are made once, and the output of them: torch's own kernels are slower."""
+        (batch, heads, rows, _), keys = self.q.shape, self.k.shape[2]
+        few = batch * heads * rows * keys * self.q.element_size() <= KEPT_BYTES
+        return few and self.q.device.type == "cpu" and not is_half(self.q.dtype) and not torch.is_grad_enabled()
 
     def softmax(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
         """The weights that logits (batch, head, row, key) give, the sinks' own left out."""
@@ -70,7 +85,9 @@ class Call:
         """The logits before the softmax, masked with the smallest finite number."""
         s = widened(self.q[:, :, rows])
         if not self.given:
-            s = (s * self.scaling) @ repeat_heads(widened(self.k), self.groups).transpose(2, 3)
+            # as torch's product would have to copy what is no row of matrices: a copy in order is the faster one
+            k = repeat_heads(widened(self.k), self.groups).contiguous()
+            s = (s * self.scaling).contiguous() @ k.transpose(2, 3)
         if self.softcap is not None:
             s = self.capped(s, self.softcap)
         if self.bias is not None:
@@ -78,7 +95,10 @@ class Call:
         if self.mask is not None and self.mask.dtype != torch.bool:
             return s + widened(_rows(self.mask, rows))
         visible = self.visible(rows)
-        return s if visible is None else s.masked_fill(~visible, torch.finfo(s.dtype).min)
+        if visible is None:
+            return s
+        # beside the smallest number any other is nothing; a sum takes a tenth of the time of writing it into the logits
+        return s + torch.zeros_like(visible, dtype=s.dtype).masked_fill_(~visible, torch.finfo(s.dtype).min)
 
     def capped(self, s: Tensor, cap: float) -> Tensor:
         """Logits held below `cap`."""
@@ -88,7 +108,7 @@ class Call:
         """What the heads read, (batch, head, row, width), as the model would compute it."""
         v = repeat_heads(self.v, self.groups)
         # what no fused kernel of torch's has
-        if self.given or any(part is not None for part in (self.softcap, self.bias, self.sinks)):
+        if self._small or self.given or any(part is not None for part in (self.softcap, self.bias, self.sinks)):
             return torch.cat([self.weights(r).to(v.dtype) @ v for r in blocks(self.q.shape[2], 256)], 2)
         k = repeat_heads(self.k, self.groups)
         return F.scaled_dot_product_attention(

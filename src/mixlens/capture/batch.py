@@ -15,12 +15,15 @@ from mixlens.capture.text import Tokens, text_of
 from mixlens.errors import InputError
 
 BatchSize = int | Callable[[int], int]  # or a function of the length of a batch's longest text
+ENOUGH, NEAR = 8, 7 / 8  # see `buckets`
 
 
-def buckets(texts: Sequence[Stream], size: BatchSize, alike: bool = False) -> Iterator[list[int]]:
+def buckets(texts: Sequence[Stream], size: BatchSize, alike: bool = False, tight: bool = False) -> Iterator[list[int]]:
     """Indices of the texts, longest first (so that memory shows its worst at once), `size` at a time.
 
-    `alike`: only texts that reach as far together, for models in which a text is another beside a longer one.
+    `alike`: only texts that reach as far together, for models in which a text is another beside a longer one. `tight`:
+    where padding costs what text costs (a CPU) a batch that is `ENOUGH` ends before a text shorter than `NEAR` of its
+    longest: eight at a time run at the rate of thirty-two there.
     """
     reach = [(len(t), max(t.inputs.get("position_ids", (0,))) if alike else 0, t.alike) for t in texts]
     order = sorted(range(len(texts)), key=lambda i: (-reach[i][0], -reach[i][1], reach[i][2]))
@@ -28,6 +31,9 @@ def buckets(texts: Sequence[Stream], size: BatchSize, alike: bool = False) -> It
         count = size if isinstance(size, int) else size(len(texts[order[0]]))
         if alike or texts[order[0]].alike:
             count = min(count, sum(reach[i] == reach[order[0]] for i in order))
+        if tight:
+            short = NEAR * len(texts[order[0]])
+            count = next((k for k in range(ENOUGH, min(count, len(order))) if len(texts[order[k]]) < short), count)
         yield order[:count]
         order = order[count:]
 

@@ -5,7 +5,8 @@ So one layer's tensors live at a time, however deep the model is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from mixlens.architectures import Attend, Spec, base_model, layer_modules, submodule
+from mixlens.architectures import Attend, Spec, base_model, by_length, layer_modules, submodule
 from mixlens.capture.attention import NAME, RECORDER, Call
 from mixlens.capture.offload import let_go
 from mixlens.capture.shadow import shadow
@@ -77,23 +78,29 @@ class Reading:
     at: Sequence[int] | None = None
     tokens: Sequence[int] | None = None
 
-    def prepare(self, twin: Any) -> Any:
-        """The part of a shadow that is to be called, with its vocabulary cut down."""
-        if not self.heads:
-            return base_model(twin)
-        vocabulary = twin.get_output_embeddings() if self.at is not None else None
-        if vocabulary is not None:
-            vocabulary.register_forward_pre_hook(partial(_at_rows, list(self.at or ())))
-            if self.tokens is not None:
-                vocabulary.forward = partial(_some_outputs, vocabulary, list(self.tokens))
-        return twin
+    @contextmanager
+    def part(self, twin: Any) -> Iterator[Any]:
+        """The part of a shadow that is to be called, its vocabulary cut down meanwhile (to `tokens` for good)."""
+        vocabulary = twin.get_output_embeddings() if self.heads and self.at is not None else None
+        if vocabulary is None:
+            yield twin if self.heads else base_model(twin)
+            return
+        if self.tokens is not None:
+            vocabulary.forward = partial(_some_outputs, vocabulary, list(self.tokens))
+        hook = vocabulary.register_forward_pre_hook(partial(_at_rows, list(self.at or ())))
+        try:
+            yield twin
+        finally:
+            hook.remove()
 
 
 WITHOUT_HEADS = Reading()
 
 
 class Recorder:
-    """The hooks of one pass: fills a `LayerPass` as a layer runs, and hands it over behind it.
+    """The hooks of a pass: fills a `LayerPass` as a layer runs, and hands it over behind it.
+
+    Passes of one call may follow each other on one shadow, each with a `watch` of its own.
 
     `skip`: the forms of the first layers (`LayerPass.form`), which are passed by: they give back what they get.
     `recompute`: autograd keeps a layer's input alone, and runs the layer again when its gradient is wanted.
@@ -104,16 +111,22 @@ class Recorder:
         self.count = 0  # layers that have run
         self.holds = False  # whether weights that are brought in for a layer stay behind it
         self.current: LayerPass | None = None  # the layer that runs now
+        self.twin: Any = None  # the shadow, once there is one
+        self.moves = False  # whether a pass leaves in it what it turned positions by
 
     def run(
         self, model: Any, inputs: Mapping[str, Any], reading: Reading, prepare: Callable[[Any], None] | None = None
     ) -> Any:
         """One pass on a shadow of the model, and its output. Raises SelfCheckFailed when no layer runs."""
-        twin = shadow(model, NAME if self.spec.seam == "interface" else PLAIN)
-        if prepare is not None:
-            prepare(twin)
-        self.attach(twin)
-        output = reading.prepare(twin)(**inputs)
+        if self.twin is None or self.moves:
+            self.twin = shadow(model, NAME if self.spec.seam == "interface" else PLAIN)
+            if prepare is not None:
+                prepare(self.twin)
+            self.attach(self.twin)
+            self.moves = any(map(by_length, self.twin.modules()))
+        self.count = 0
+        with reading.part(self.twin) as part:
+            output = part(**inputs)
         if self.count == 0:
             raise SelfCheckFailed(
                 f"expected the layers of {type(model).__name__} to run, none did; the spec names others"

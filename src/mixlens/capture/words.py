@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 import regex
@@ -24,6 +24,7 @@ _WORD = regex.compile(
     r"|(?!\s)\X",
     regex.VERSION1,
 )
+_CHARACTER = regex.compile(r"\X")  # user-perceived
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def units(tokens: Stream) -> tuple[Unit, ...]:
         last, reach = (seg, final), max(end, reach if same else -1)
     if blank:
         _close(out, blank, joins=last is not None and last[0] == tokens.spans[blank[0]][0])  # type: ignore[index]
-    return tuple(_between(tokens, [_unit(tokens, indices, homes) for indices in out]))
+    return tuple(_in_order(tokens, out, homes))
 
 
 PAUSE = "…"
@@ -116,16 +117,14 @@ def _spoken(sound: Sound) -> tuple[Unit, ...]:
     return tuple(out)
 
 
-def _between(tokens: Tokens, words: list[Unit]) -> Iterator[Unit]:
-    """The units with what stands before each in its text."""
+def _in_order(tokens: Tokens, each: list[list[int]], homes: list[list[int]]) -> Iterator[Unit]:
+    """The units of these tokens, with what stands before each in its text."""
     segment, at = None, 0
-    for unit in words:
-        if unit.segment is None or unit.start is None or unit.end is None:
-            yield unit
-            continue
-        start = at if unit.segment == segment else 0
-        yield replace(unit, before=tokens.text[unit.segment][start : unit.start])
-        segment, at = unit.segment, unit.end
+    for indices in each:
+        unit = _unit(tokens, indices, homes, segment, at)
+        if unit.segment is not None and unit.end is not None:
+            segment, at = unit.segment, unit.end
+        yield unit
 
 
 def _close(out: list[list[int]], blank: list[int], joins: bool) -> None:
@@ -136,7 +135,8 @@ def _close(out: list[list[int]], blank: list[int], joins: bool) -> None:
         out.append(list(blank))
 
 
-def _unit(tokens: Tokens, indices: list[int], homes: list[list[int]]) -> Unit:
+def _unit(tokens: Tokens, indices: list[int], homes: list[list[int]], segment: int | None, at: int) -> Unit:
+    """`segment`, `at`: where the unit before it ends."""
     spans = [s for i in indices if tokens.spans and (s := tokens.spans[i]) is not None]
     if not spans:
         return Unit(tokens.pieces[indices[0]], tuple(indices), special=tokens.special[indices[0]])
@@ -144,8 +144,9 @@ def _unit(tokens: Tokens, indices: list[int], homes: list[list[int]]) -> Unit:
     seg, start, end = seen[0][0], min(s[1] for s in seen), max(s[2] for s in seen)
     if start < end:
         end = _character_end(tokens.text[seg], homes[seg], end)
-    special = all(tokens.special[i] for i in indices)
-    return Unit(tokens.text[seg][start:end], tuple(indices), seg, start, end, special)
+    special, text = all(tokens.special[i] for i in indices), tokens.text[seg]
+    before = text[at if seg == segment else 0 : start]
+    return Unit(text[start:end], tuple(indices), seg, start, end, special, before=before)
 
 
 def _character_end(text: str, home: list[int], end: int) -> int:
@@ -153,14 +154,17 @@ def _character_end(text: str, home: list[int], end: int) -> int:
 
     A tokenizer that strips accents or composes a syllable points at the first of several code points.
     """
+    word = home[end - 1]
+    if word >= 0 and (end == len(text) or home[end] != word):  # words are in one piece: nothing of it comes behind
+        return end
     first = end - 1
-    while first > 0 and home[first - 1] == home[end - 1]:
+    while first > 0 and home[first - 1] == word:
         first -= 1
-    for match in regex.finditer(r"\X", text, pos=first):
+    for match in _CHARACTER.finditer(text, pos=first):
         if match.end() >= end:
             last = match.end()
             break
-    while last > end and home[last - 1] != home[end - 1]:
+    while last > end and home[last - 1] != word:
         last -= 1
     return last
 

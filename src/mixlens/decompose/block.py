@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -36,6 +36,13 @@ def token_by_token(module: torch.nn.Module, t: Tensor) -> Tensor:
 def take_rows(t: Tensor, queries: Tensor) -> Tensor:
     """Some rows (batch, row, dim) of (batch, position, dim)."""
     return t.gather(1, queries[..., None].expand(-1, -1, t.shape[-1]))
+
+
+def _through(norms: Sequence[tuple[Frozen, Tensor]], vectors: Tensor) -> Tensor:
+    """Vectors (batch, position, dim) through frozen norms, each with its scale (batch, position), LN beta out."""
+    for norm, scale in norms:
+        vectors = norm.linear(vectors) * scale[..., None]
+    return vectors
 
 
 class Block:
@@ -151,11 +158,11 @@ class Block:
         branch_norm = self.attend.branch_norm
         if stage != "attention" and branch_norm is not None:
             projection, scale = self.norm(branch_norm).linear(projection), self.scale(branch_norm)
-        for path in self._norms_to(stage):
-            norm, factor = self.norm(path), self.scale(path)
+        frozen = [(self.norm(path), self.scale(path)) for path in self._norms_to(stage)]
+        for norm, factor in frozen:
             projection = norm.linear(projection)
             scale = factor if scale is None else scale * factor
-        residual = self.carried(stage) if self.one_stream and stage != "attention" else None
+        residual = _through(frozen, self.x) if self.one_stream and stage != "attention" else None
         return Terms(self.call, self.values, projection, scale, residual, self.place, self.one_stream)
 
     def carried(self, stage: Stage) -> Tensor:
@@ -163,10 +170,7 @@ class Block:
 
         Where one stream is read it is part of the term i = j; else it is a term of its own. (batch, position, dim).
         """
-        vectors = self.x
-        for path in self._norms_to(stage):
-            vectors = self.norm(path).linear(vectors) * self.scale(path)[..., None]
-        return vectors
+        return _through([(self.norm(path), self.scale(path)) for path in self._norms_to(stage)], self.x)
 
     def result(self, stage: Stage) -> Tensor:
         """The real vector at a stage, biases in: what the terms explain. (batch, position, dim)."""

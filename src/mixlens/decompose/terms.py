@@ -113,6 +113,7 @@ class Terms:
         diagonal, others = [], []
         for rows, alpha in self.rows():
             diagonal.append(self._diagonal(alpha, rows))
+            alpha = alpha.clone()
             alpha[..., rows].diagonal(dim1=2, dim2=3).zero_()
             others.append(alpha @ v)
         return self._selves(torch.cat(diagonal, 2)), self.from_context(torch.cat(others, 2))

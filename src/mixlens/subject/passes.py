@@ -12,7 +12,7 @@ from torch import Tensor
 from mixlens.architectures import Spec, accepts, by_length, layer_count
 from mixlens.capture.batch import BatchSize, buckets, collate
 from mixlens.capture.offload import device_of
-from mixlens.capture.run import LayerPass, Reading, run
+from mixlens.capture.run import LayerPass, Reading, Recorder, Watch
 from mixlens.capture.sight import Sight, Sights
 from mixlens.capture.stream import Stream
 from mixlens.decompose import Block, CallCheck
@@ -73,7 +73,7 @@ def passes(
     id that fills batches up. Raises UnknownOption, NotFinite.
     """
     keep_pages()
-    layers = layer_count(model, spec)
+    layers, recorder = layer_count(model, spec), Recorder(spec, Watch(lambda seen: None))
     for batch in batches(model, texts, batch_size, pad, head=answers is not None):
         kept = _Kept(spec, [texts[i] for i in batch.members], batch.members, make, square, layers)
 
@@ -84,7 +84,8 @@ def passes(
 
         at = None if answers is None else [answers[i] for i in batch.members]
         try:
-            result = run(model, spec, batch.inputs, on_layer, Reading(at is not None, at))
+            recorder.watch = Watch(on_layer)
+            result = recorder.run(model, batch.inputs, Reading(at is not None, at))
         finally:
             release()
         kept.hand_out_the_rest()
@@ -167,7 +168,8 @@ def batches(
     if head and pad is not None and pad != getattr(model.config, "pad_token_id", None):
         batch_size = 1  # some heads find the last token by the config's padding token, which cannot be filled with here
     names = accepts(model)  # without its head too: what the model as a whole does not take, it never sees
-    members = list(buckets(texts, batch_size, any(map(by_length, model.modules()))))
+    device = device_of(model)
+    members = list(buckets(texts, batch_size, any(map(by_length, model.modules())), device.type == "cpu"))
     for number, group in enumerate(members, 1):
-        inputs = collate([texts[i] for i in group], pad, device_of(model), model.dtype, names)
+        inputs = collate([texts[i] for i in group], pad, device, model.dtype, names)
         yield Batch(number, len(members), group, inputs)

@@ -6,7 +6,7 @@ Nothing here changes a number of the forward pass.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal
 
@@ -106,8 +106,9 @@ class RuledCall(Call):
 def ruled(rules: Rules, call: Call, alone: Tensor | None = None) -> Call:
     """A call in the place of `call`, differentiated by the rules; `alone`: see `RuledCall`."""
     query, key = (0.0, 0.0) if rules.softmax is None else (rules.query, rules.key)
-    fields = {**vars(call), "q": scaled(call.q, query), "k": scaled(call.k, key), "v": scaled(call.v, rules.value)}
-    return RuledCall(**fields, rules=rules, alone=alone)
+    given = {each.name: getattr(call, each.name) for each in fields(call)}
+    given |= {"q": scaled(call.q, query), "k": scaled(call.k, key), "v": scaled(call.v, rules.value)}
+    return RuledCall(**given, rules=rules, alone=alone)
 
 
 class Reached:

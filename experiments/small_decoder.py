@@ -45,6 +45,7 @@ METHODS = (
     ("head_logit", "head_logit", {}),
     ("head_logit, signed", "head_logit", {"signed": True}),
     ("path_logit", "path_logit", {}),
+    ("path_logit, itself left out", "path_logit", {"itself": False}),
     ("path_logit, all rows", "path_logit", {"paths": "all"}),
     ("alti_logit", "alti_logit", {}),
     ("saliency", "saliency", {}),

@@ -165,10 +165,13 @@ def test_the_whole_net_by_rules_written_out(name, method):
     torch.testing.assert_close(got, (leaf.detach() * gradient).sum(-1), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize(("target", "itself"), [(3, True), (3, False), (4, True)])
 @pytest.mark.parametrize("paths", ["row", "all"])
-def test_path_logit_is_every_term_carried_to_the_log_odds(paths):
-    """sum over layers, heads and rows i != j of max(0, what head h's term of j at row i adds), a term at a time."""
-    ids, target = families.text(6), 3
+def test_path_logit_is_every_term_carried_to_the_log_odds(paths, target, itself):
+    """sum over layers, heads and rows i != j of max(0, what head h's term of j at row i adds), a term at a time; and
+    what the last token's embedding adds by itself, where that speaks for the answer (it does for token 3).
+    """
+    ids = families.text(6)
     llama, q = LinearLlama(ids), len(ids) - 1
     p = np.exp(llama.logits - llama.logits.max())
     p = p / p.sum()
@@ -182,7 +185,13 @@ def test_path_logit_is_every_term_carried_to_the_log_odds(paths):
                     part = np.zeros_like(layer.x)
                     part[i] = layer.alpha[h, i, j] * (layer.v[h, j] @ layer.wo[h])
                     expected[j] += max(0.0, float(llama.carried(part, k, behind=True) @ weights))
-    got = families.lens("llama", "causal").attribute(ids, "path_logit", target=target, paths=paths, normalize=False)
+    part = np.zeros_like(llama.layers[0].x)
+    part[q] = llama.layers[0].x[q]
+    said = float(llama.carried(part) @ weights)
+    assert (said > 0) == (target == 3) and expected[q] == 0
+    expected[q] = max(0.0, said) * itself
+    options = {"paths": paths, "itself": itself, "normalize": False}
+    got = families.lens("llama", "causal").attribute(ids, "path_logit", target=target, **options)
     np.testing.assert_allclose(got.scores.numpy(), expected, rtol=1e-9, atol=1e-11)
     assert expected.any()
 
@@ -318,6 +327,7 @@ def test_its_own_temperature_is_the_softmaxs_own_gradient_in_blocks_of_rows(form
             UnknownOption,
             "expected paths='row' or 'all' for path_logit",
         ),
+        ("llama", "causal", "path_logit", {"itself": "no"}, UnknownOption, "expected itself= True or False"),
         ("llama", "causal", "gim", {"readout": 0}, Undefined, "gim reads the row that answers; leave readout= out"),
     ],
 )

@@ -38,6 +38,7 @@ OTHER = {
     "reduce": ["l2"],
     "signed": [True],
     "paths": ["all"],
+    "itself": [False],
     "ffn": [True],
     "hops": [0],
     "reasoning": [(1, 3)],

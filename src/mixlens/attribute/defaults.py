@@ -45,10 +45,10 @@ class Default:
 
 
 # The first that fits. A rollout through many causal layers says where a token stands rather than what it is: below
-# random scores on answers whose source is known. path_logit is above them on every task tried but where the last
-# token alone says the answer, head_logit, which has no rules to be refused by, on all but those and chains. A rollout
-# knows no class: of pairs of texts alti's order may be no better than a random one, while cp_lrp's is near the best
-# on every set tried. Masked words' cues are where alti finds them.
+# random scores on answers whose source is known. path_logit is above them on every task tried, head_logit, which has
+# no rules to be refused by, on all but chains and what the last token says by itself. A rollout knows no class: of
+# pairs of texts alti's order may be no better than a random one, while cp_lrp's is near the best on every set tried.
+# Masked words' cues are where alti finds them.
 DEFAULTS = (
     Default("path_logit", causal=True, tasks=("causal",)),
     Default("alti", causal=True, answered=False, two_streams=True),

@@ -51,7 +51,7 @@ GROUPS: dict[str, tuple[Method, ...]] = {
     "answers": (
         ("head_logit", "head_logit", {}),
         ("head_logit, signed", "head_logit", {"signed": True}),
-        ("path_logit", "path_logit", {}),
+        ("path_logit, itself left out", "path_logit", {"itself": False}),
         ("alti_logit", "alti_logit", {}),
         ("alti_logit, ffn", "alti_logit", {"ffn": True}),
         ("saliency", "saliency", {}),
@@ -63,6 +63,7 @@ GROUPS: dict[str, tuple[Method, ...]] = {
         ("gim", "gim", {}),
         ("gim, l2", "gim", {"reduce": "l2"}),
     ),
+    "paths": (("path_logit", "path_logit", {}),),
     "routes": (("flashtrace", "flashtrace", {}),),
     COSTLY: (
         ("value_zeroing", "value_zeroing", {"receptive_field": False}),

@@ -339,6 +339,18 @@ def test_without_a_head_there_is_no_answer(method):
         families.lens("bert").attribute(families.text(N), method, readout=0)
 
 
+def test_attention_that_is_not_finite(monkeypatch):
+    """attcat weighs by the attention that tokens receive, which is no part of its gradients."""
+    lens = families.lens("llama", "causal")
+    monkeypatch.setattr(
+        "mixlens.capture.graph._received",
+        lambda call, lengths: call.q.new_full((1, len(lengths[0]), call.k.shape[2]), torch.nan),
+    )
+    for scores in (lambda: lens.attribute(families.text(), "attcat"), lambda: lens.trace([5, 6], [7, 8], "attcat")):
+        with pytest.raises(NotFinite, match="attention gives NaN"):
+            scores()
+
+
 def test_a_gradient_that_is_not_finite():
     model = families.make("bert", "sequence")
     lens = mixlens.load(copy.deepcopy(model))

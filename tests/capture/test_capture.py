@@ -389,3 +389,47 @@ def test_batches_of_a_call_share_a_shadow_and_nothing_else(monkeypatch: pytest.M
     together = [result.scores for result in lens.attribute(TEXTS, "globenc", batch_size=1)]
     assert len(made) == 1
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def storages() -> set[int]:
+    held = [t for t in gc.get_objects() if isinstance(t, torch.Tensor)]
+    return {t.untyped_storage().data_ptr() for t in held if t.layout is torch.strided and not t.is_meta}
+
+
+@pytest.mark.parametrize("method", ["alti", "attcat", "path_logit", "map"])
+def test_nothing_of_a_call_waits_for_the_collector(method: str) -> None:
+    """A cycle of a shadow and its hooks would keep weights, and what was seen, after all is deleted."""
+    made, texts = families.lens("llama", "causal"), families.texts((9, 4))
+
+    def call() -> None:
+        if method == "map":
+            made.mixing(texts, method="attention")
+        else:
+            made.attribute(texts, method)
+            made.trace(texts[0], [5, 6], method)
+
+    call()
+    gc.collect()
+    gc.disable()
+    try:
+        before = storages()
+        call()
+        assert not storages() - before
+    finally:
+        gc.enable()
+
+
+def test_a_model_that_is_deleted_is_gone() -> None:
+    model = families.make("llama", "causal")
+    weight = weakref.ref(model.model.layers[0].mlp.down_proj.weight)
+    made = mixlens.load(model)
+    gc.collect()
+    gc.disable()
+    try:
+        made.mixing(families.text(), method="alti")
+        made.attribute(families.text(), "attcat")
+        del made, model
+        gone = weight() is None
+    finally:
+        gc.enable()
+    assert gone

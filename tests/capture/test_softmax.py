@@ -117,6 +117,15 @@ def test_padding_and_batch_mates_change_nothing(name, method):
     torch.testing.assert_close(batch, alone, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["attcat", "grad_sam", "alti"])
+@pytest.mark.parametrize("family", ["deberta-v2", "mpnet"])
+def test_a_shorter_text_of_a_batch_has_its_own_scores(family, method):
+    """DeBERTa hides all keys from padding: a mask's number upon a mask's number was infinite there."""
+    made, texts = families.lens(family, "sequence"), [families.text(9), families.text(4, 3)]
+    for text, got in zip(texts, made.attribute(texts, method), strict=True):
+        torch.testing.assert_close(got.scores, made.attribute(text, method).scores, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["bloom", "gpt_neo", "mpt", "falcon"])
 def test_gradients_of_attention_are_those_of_the_model(name):
     """grad_sam's own ingredients: the weights that a pass is run with are in the graph of its answer."""
@@ -197,6 +206,19 @@ def test_a_call_of_logits_gives_their_softmax_and_what_is_visible():
     rows = call.take(torch.tensor([[1, 4], [0, 2]]))
     torch.testing.assert_close(rows.weights()[1], logits.softmax(-1)[1][:, [0, 2]])
     assert at_softmax(logits[..., :3], values[:, :, :3]).mask is None
+
+
+def test_a_row_that_sees_nothing_sees_all_alike_however_often_it_is_hidden():
+    lowest = torch.finfo(torch.float32).min
+    logits, values = torch.randn(1, 2, 3, 3), torch.randn(1, 2, 3, 4)
+    logits[:, :, 1:] = lowest
+    seen = at_softmax(logits, values).weights()
+    torch.testing.assert_close(seen[:, :, 1:], torch.full((1, 2, 2, 3), 1 / 3))
+    bias = torch.zeros(1, 2, 3, 3).index_fill_(2, torch.tensor([1]), lowest)
+    visible = torch.ones(1, 1, 3, 3, dtype=torch.bool).index_fill_(2, torch.tensor([1]), False)
+    call = Call(values, values, values, visible, 1.0, None, bias, False)
+    torch.testing.assert_close(call.weights()[:, :, 1], torch.full((1, 2, 3), 1 / 3))
+    assert torch.isfinite(call.output()).all()
 
 
 def test_a_spec_says_where_attention_is_seen():

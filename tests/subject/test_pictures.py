@@ -1,13 +1,16 @@
 """Pictures as they come, whatever they come as; and what is refused."""
 
+import struct
+
 import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
+from PIL import Image, ImageOps
 
 import mixlens
 from mixlens.errors import EmptyInput, InputError, UnknownOption
+from mixlens.subject.pictures import opened
 from models import families, pictures
 
 
@@ -95,6 +98,29 @@ def test_a_text_file_is_no_picture(lens, tmp_path):
     (tmp_path / "a.png").write_text("no")
     with pytest.raises(InputError, match=r"expected a file with a picture \(PNG, JPEG \.\.\.\), got"):
         lens.attribute(tmp_path / "a.png", method="alti")
+
+
+def exif(*entries: tuple[int, int, int, bytes]) -> bytes:
+    """EXIF of entries (tag, kind, count, value), whether they make sense or not."""
+    listed = b"".join(struct.pack(">HHI4s", *entry) for entry in entries)
+    return b"Exif\0\0MM\0*" + struct.pack(">IH", 8, len(entries)) + listed + bytes(4)
+
+
+@pytest.mark.parametrize("turn", range(10))
+def test_a_file_is_turned_as_its_camera_says(tmp_path, turn):
+    image = pictures.image(5, 3)
+    image.save(tmp_path / "a.png", exif=exif((0x0112, 3, 1, bytes([0, turn, 0, 0]))))
+    expected = ImageOps.exif_transpose(Image.open(tmp_path / "a.png"))
+    got = opened(tmp_path / "a.png")
+    assert got.size == expected.size and got.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("tag", [0x0100, 0x011A])
+@pytest.mark.parametrize("kind", [1, 2])
+def test_a_tag_of_exif_that_is_damaged_keeps_no_picture_back(tmp_path, tag, kind):
+    image = pictures.image(5, 3)
+    image.save(tmp_path / "a.png", exif=exif((0x0112, 3, 1, b"\0\6\0\0"), (tag, kind, 3, b"ab\0\0")))
+    assert opened(tmp_path / "a.png").tobytes() == image.transpose(Image.Transpose.ROTATE_270).tobytes()
 
 
 def test_one_of_several_pictures_is_named_by_its_number(lens):

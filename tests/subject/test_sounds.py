@@ -109,6 +109,29 @@ def test_a_file_that_is_none_is_refused(lens, tmp_path):
         lens.attribute(tmp_path / "a.wav", method="alti")
 
 
+def test_a_file_that_breaks_off_is_refused(lens, tmp_path):
+    """A copy that was cut, or a header that says more than there is: what is left is another sound."""
+    path = tmp_path / "a.wav"
+    wavfile.write(path, sounds.RATE, (sounds.sound() * 1000).astype(np.int16))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    said, there = len(whole) - 44, len(whole) - 144
+    with pytest.raises(InputError, match=rf"a\.wav' breaks off: it says .* {said:,} bytes of samples, .* {there:,};"):
+        lens.attribute(path, method="alti", readout=0)
+    path.write_bytes(whole[:4] + b"\xff" * 4 + whole[8:40] + b"\xff" * 4 + whole[44:])  # written as a stream
+    lens.attribute(path, method="alti", readout=0)
+
+
+def test_a_file_with_two_lots_of_samples_is_refused(lens, tmp_path):
+    path = tmp_path / "a.wav"
+    wavfile.write(path, sounds.RATE, (sounds.sound() * 1000).astype(np.int16))
+    body = path.read_bytes()[8:]
+    body += body[28:]
+    path.write_bytes(b"RIFF" + len(body).to_bytes(4, "little") + body)
+    with pytest.raises(InputError, match=r"samples in one piece, .*a\.wav' has them in 2; write it anew"):
+        lens.attribute(path, method="alti", readout=0)
+
+
 def test_one_of_several_sounds_is_named_by_its_number(lens):
     with pytest.raises(InputError, match=r"^sound 1: expected a sound, got silence"):
         lens.attribute([sounds.sound(), np.zeros(500)], method="alti")

@@ -31,7 +31,10 @@ class Replay:
     ) -> None:
         self._calls: list[LayerPass] = []  # module, input, output and arguments of each; no attentions
         self._recorder = Recorder(spec, Watch(self._keep(on_layer)))
-        self.output = self._recorder.run(model, inputs, reading)
+        try:
+            self.output = self._recorder.run(model, inputs, reading)
+        finally:
+            self._recorder.end()
 
     def _keep(self, on_layer: OnLayer | None) -> OnLayer:
         def keep(seen: LayerPass) -> None:

@@ -133,6 +133,14 @@ class Recorder:
             )
         return output
 
+    def end(self) -> None:
+        """Let go of the shadow and of who watched: hooks hold the recorder, and a cycle would keep the weights and what
+        was seen until Python's collector comes by.
+        """
+        self.twin = None
+        if not self.recompute:  # else layers will run again
+            self.watch = Watch(lambda seen: None)
+
     def attach(self, twin: Any) -> None:
         """Put the hooks on a shadow."""
         for layer in layer_modules(base_model(twin), self.spec):
@@ -256,7 +264,10 @@ def run(
     runs.
     """
     recorder = Recorder(spec, watch if isinstance(watch, Watch) else Watch(watch), skip, recompute)
-    return recorder.run(model, inputs, reading, prepare)
+    try:
+        return recorder.run(model, inputs, reading, prepare)
+    finally:
+        recorder.end()
 
 
 def with_hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any], x: Any) -> Arguments:

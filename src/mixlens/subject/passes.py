@@ -74,29 +74,32 @@ def passes(
     """
     keep_pages()
     layers, recorder = layer_count(model, spec), Recorder(spec, Watch(lambda seen: None))
-    for batch in batches(model, texts, batch_size, pad, head=answers is not None):
-        kept = _Kept(spec, [texts[i] for i in batch.members], batch.members, make, square, layers)
+    try:
+        for batch in batches(model, texts, batch_size, pad, head=answers is not None):
+            kept = _Kept(spec, [texts[i] for i in batch.members], batch.members, make, square, layers)
 
-        def on_layer(seen: LayerPass, kept: _Kept = kept, batch: Batch = batch) -> None:
-            kept.add(seen)
-            if progress is not None:
-                progress((batch.number - 1) * layers + seen.index + 1, batch.count * layers)
+            def on_layer(seen: LayerPass, kept: _Kept = kept, batch: Batch = batch) -> None:
+                kept.add(seen)
+                if progress is not None:
+                    progress((batch.number - 1) * layers + seen.index + 1, batch.count * layers)
 
-        at = None if answers is None else [answers[i] for i in batch.members]
-        try:
-            recorder.watch = Watch(on_layer)
-            result = recorder.run(model, batch.inputs, Reading(at is not None, at))
-        finally:
-            release()
-        kept.hand_out_the_rest()
-        logits = None if at is None else part_logits(result, keys, at, [len(texts[i]) for i in batch.members])
-        for of_function in kept.passes:
-            for b, text_pass in enumerate(of_function):
-                if not all(bool(torch.isfinite(t).all()) for t in text_pass.layers):
-                    raise not_finite(model, "a score")
-                text_pass.logits = None if logits is None else logits[b]
-        kept.check()
-        yield batch.members, kept.passes
+            at = None if answers is None else [answers[i] for i in batch.members]
+            try:
+                recorder.watch = Watch(on_layer)
+                result = recorder.run(model, batch.inputs, Reading(at is not None, at))
+            finally:
+                release()
+            kept.hand_out_the_rest()
+            logits = None if at is None else part_logits(result, keys, at, [len(texts[i]) for i in batch.members])
+            for of_function in kept.passes:
+                for b, text_pass in enumerate(of_function):
+                    if not all(bool(torch.isfinite(t).all()) for t in text_pass.layers):
+                        raise not_finite(model, "a score")
+                    text_pass.logits = None if logits is None else logits[b]
+            kept.check()
+            yield batch.members, kept.passes
+    finally:
+        recorder.end()
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from mixlens.architectures import Spec
@@ -24,6 +24,17 @@ from mixlens.subject.head import Head
 
 SHOWN = 512  # pixels of a picture's longer side that are kept to be drawn
 MODES = ("RGB", "L", "1")
+ORIENTATION = 0x0112  # in EXIF
+# Not `ImageOps.exif_transpose`, which writes all of EXIF anew and fails where any of it is damaged.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 _LAYOUTS: WeakKeyDictionary[Any, dict[Shape, Layout]] = WeakKeyDictionary()
 _EXPECTED = (
     "expected a picture: a PIL image (RGB or L), the path of a file, an array (row, column, channel) of uint8, or a "
@@ -130,13 +141,14 @@ def picture_in(source: Any, name: str, formats: tuple[str, ...] | None = None, m
                 raise TooLong(f"expected at most {most:,} pixels, {name!r:.80} has {image.width:,} x {image.height:,}")
             _single(image)
             image.load()
-            return ImageOps.exif_transpose(image)
+            turn = _TURNS.get(image.getexif().get(ORIENTATION))
+            return image.copy() if turn is None else image.transpose(turn)
     except UnidentifiedImageError as error:
         kinds = "PNG, JPEG ..." if formats is None else ", ".join(formats)
         raise InputError(f"expected a file with a picture ({kinds}), got {name!r:.80}: none is known") from error
     except InputError:
         raise
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except Exception as error:  # whatever Pillow says of a damaged file
         reason = getattr(error, "strerror", None) or error
         noun = "a file with a picture" if hasattr(source, "read") else "the path of a picture"
         raise InputError(f"expected {noun}, got {name!r:.80}: {reason}") from error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
@@ -18,6 +20,7 @@ from mixlens.capture.sound import Spoken
 from mixlens.errors import EmptyInput, InputError
 
 LOUDEST = 64  # beyond which floating-point samples are no sound of -1 to 1, and none that was normalised
+_UNSAID = 0xFFFFFFFF  # how long the samples are, of who wrote a WAV file as a stream
 _PCM = {"int16": (0, 1 << 15), "int32": (0, 1 << 31), "uint8": (128, 128)}  # the middle and the reach of samples
 _EXPECTED = (
     "expected a sound: a 1-D array of samples at the model's rate, a pair (array, rate), a mapping with 'array' and "
@@ -116,12 +119,40 @@ def sound_in(source: Any, name: str) -> tuple[NDArray[Any], int]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks of other programs
             rate, samples = wavfile.read(source)
+        _require_whole(source, name)
+    except InputError:
+        raise
     except Exception as error:  # whatever it says of a damaged file
         raise InputError(
             f"expected a WAV file, {name!r:.200} cannot be read: {str(error).partition(chr(10))[0]}; another kind "
             "of file is read by soundfile: mixlens takes what soundfile.read(path) gives"
         ) from error
     return samples, int(rate)
+
+
+def _require_whole(source: Any, name: str) -> None:
+    """Raises InputError for a WAV file that ends before its samples do, or that has two lots of them: scipy reads what
+    is there, and the last lot.
+    """
+    with open(source, "rb") if isinstance(source, Path) else nullcontext(source) as file:
+        order = ">" if file.read(4) == b"RIFX" else "<"
+        end, at, lots = file.seek(0, os.SEEK_END), 12, 0
+        while at + 8 <= end:
+            file.seek(at)
+            kind, size = struct.unpack(f"{order}4sI", file.read(8))
+            at += 8
+            lots += kind == b"data"
+            if kind == b"data" and at + size > end and size != _UNSAID:
+                raise InputError(
+                    f"expected a whole WAV file, {name!r:.200} breaks off: it says that it holds {size:,} bytes of "
+                    f"samples, and holds {end - at:,}; copy it again, or pass what soundfile.read(path) gives"
+                )
+            at += size + size % 2
+    if lots > 1:
+        raise InputError(
+            f"expected a WAV file with its samples in one piece, {name!r:.200} has them in {lots}; write it anew, or "
+            "pass (samples, rate)"
+        )
 
 
 def words_of(given: Any, seconds: float) -> tuple[Spoken, ...]:

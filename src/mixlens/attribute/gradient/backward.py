@@ -84,6 +84,8 @@ def differentiate(
                 rows=resolved[b].rows,
                 received=[beside_graph(a[b, 0, :n]) for a in g.received],
             )
+            if not all(bool(torch.isfinite(a).all()) for a in text.received):
+                raise not_finite(subject.model, "attention")
             if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
                 raise not_finite(subject.model, "a gradient")
             results[i] = use(i, text, resolved[b], values[b].detach())

@@ -62,6 +62,8 @@ def traced_rows(
             rows=(row,),
             received=[beside_graph(a[0, t, : row + 1]) for a in g.received],
         )
+        if not all(bool(torch.isfinite(a).all()) for a in text.received):
+            raise not_finite(subject.model, "attention")
         if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
             raise not_finite(subject.model, "a gradient")
         scores.append(use(text))

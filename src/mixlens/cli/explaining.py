@@ -97,7 +97,7 @@ def explain(
     ] = None,
     field: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help=_ROWS + "the text's column; or FIELD=COLUMN, repeatable (label=stars)."),
+        typer.Option(metavar="COLUMN", help=_ROWS + "the text's column; or FIELD=COLUMN, repeatable (label=gold)."),
     ] = None,
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help=_ROWS + "how rows are read: classification (default), pairs ...")
@@ -150,7 +150,7 @@ def explain(
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
-        _refuse({"plan": plan or None}, "goes with TEXT; every text of a data set takes what its length takes")
+        _refuse({"plan": plan or None}, "goes with TEXT; of a data set --limit 100 shows the rate")
         _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")

@@ -133,7 +133,7 @@ def picture_in(source: Any, name: str, formats: tuple[str, ...] | None = None, m
             return ImageOps.exif_transpose(image)
     except UnidentifiedImageError as error:
         kinds = "PNG, JPEG ..." if formats is None else ", ".join(formats)
-        raise InputError(f"expected a file with a picture ({kinds}), got {name!r:.80}: none is known") from error
+        raise InputError(f"expected a file with a picture ({kinds}), got {name!r:.80}, which holds none") from error
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

@@ -26,7 +26,6 @@ from mixlens.cli.arguments import (
     Settings,
     Stride,
     Truncate,
-    What,
     Window,
     Word,
 )
@@ -65,7 +64,14 @@ def explain(
     ] = None,
     model: Model = None,
     method: Method = None,
-    target: What = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="A label or its number, a token, all (classes), or, of --data, label (each text's gold label); "
+            "default: the prediction.",
+        ),
+    ] = None,
     foil: Foil = None,
     word: Word = None,
     position: Position = None,

@@ -209,6 +209,12 @@ def test_a_files_name_is_said_to_be_one(verb: str, name: str, cli: Callable[...,
     assert line == f"warning: {said}"
 
 
+def test_a_pictures_name_leads_to_a_model_of_pictures(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "two.png").write_bytes(b"\x89PNG")
+    (line,) = cli("explain", "two.png", "--method", "alti").stderr.splitlines()
+    assert "is the name of a file; a picture or a sound needs a model that reads it, as --model mixlens:digits" in line
+
+
 # ---- standard output, and what stops it
 
 

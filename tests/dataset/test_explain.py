@@ -223,6 +223,16 @@ def test_gold_labels_are_named_and_explained(lens: mixlens.Lens) -> None:
     assert [(text.target, text.label) for text in explained] == [("positive",) * 2, ("negative",) * 2]
     (failure,) = explained.failures
     assert failure.row == 2 and "expected a gold label for target='label'" in failure.error
+    assert "or --field label=COLUMN" in failure.error
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "summary.html", "part-000000.parquet"])
+def test_a_file_of_no_run_is_not_written_over(name: str, lens: mixlens.Lens, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"name": "mine"}')
+    with pytest.raises(RunChanged, match=rf"holds {name}, and no run that wrote it; give the run another folder"):
+        mixlens.explain_data(lens, ["a film"], "alti", out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == '{"name": "mine"}'
 
 
 def test_batches_windows_and_memory_change_no_number(

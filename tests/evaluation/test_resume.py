@@ -37,6 +37,14 @@ def stop(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "table.csv"])
+def test_a_file_of_no_run_is_not_written_over(name: str, lens: mixlens.Lens, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(RunChanged, match=f"holds {name}, and no run that wrote it"):
+        mixlens.evaluate(lens, TEXTS, **HOW, out=tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+
+
 @pytest.mark.slow
 def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp_path: Path) -> None:
     driver = Path(__file__).with_name("driver.py")

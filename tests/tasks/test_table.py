@@ -91,6 +91,8 @@ def test_a_question_without_an_answer(answers: Any) -> None:
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("classification", {"words": "a"}, "expected a column 'text' or 'sentence'.*--field text=COLUMN"),
+    ("classification", {"Txet": "a"}, "name it: .*text='Txet'.*, or --field text=Txet"),
+    ("classification", {"my text": "a"}, "--field 'text=my text'"),
     ("classification", {"text": None}, "expected a value in 'text' for 'text', got null"),
     ("classification", {"text": 3}, "expected text in 'text', got int"),
     ("classification", {"text": "a", "label": [1]}, "expected a label's name or number"),

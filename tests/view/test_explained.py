@@ -16,6 +16,7 @@ from mixlens.capture.text import Tokens
 from mixlens.results import Attribution, Explained, shards
 from mixlens.results.explained import KIND
 from mixlens.target import Target
+from mixlens.view.explained import _place
 from pages import data, still
 
 NASTY = "</script><img src=x onerror=alert(1)>\x1b[31m"
@@ -182,3 +183,8 @@ def test_words_and_frames_are_tables(folder: Path, tmp_path: Path) -> None:
 
 def test_mixlens_read_knows_the_folder(folder: Path) -> None:
     assert isinstance(mixlens.read(folder), Explained)
+
+
+def test_values_of_a_column_stand_in_their_order() -> None:
+    values = ["none", "10", "b", "2", "-1", "nan", "2.5", "a"]
+    assert sorted(values, key=_place) == ["-1", "2", "2.5", "10", "a", "b", "nan", "none"]

@@ -32,7 +32,7 @@ def evaluate(
     model: Model = None,
     task: Annotated[
         str,
-        typer.Option(metavar="NAME", help="classification, pairs, agreement, question or rationales."),
+        typer.Option(metavar="NAME", help="classification, pairs, agreement, question, rationales or documents."),
     ] = "classification",
     field: Annotated[
         list[str] | None, typer.Option(metavar="FIELD=COLUMN", help="Which column of the file is which field.")

@@ -26,7 +26,6 @@ from mixlens.cli.arguments import (
     Settings,
     Stride,
     Truncate,
-    What,
     Window,
     Word,
 )
@@ -65,7 +64,14 @@ def explain(
     ] = None,
     model: Model = None,
     method: Method = None,
-    target: What = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="A label or its number, a token, all (classes), or, of --data, label (each text's gold label); "
+            "default: the prediction.",
+        ),
+    ] = None,
     foil: Foil = None,
     word: Word = None,
     position: Position = None,
@@ -97,7 +103,7 @@ def explain(
     ] = None,
     field: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help=_ROWS + "the text's column; or FIELD=COLUMN, repeatable (label=stars)."),
+        typer.Option(metavar="COLUMN", help=_ROWS + "the text's column; or FIELD=COLUMN, repeatable (label=gold)."),
     ] = None,
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help=_ROWS + "how rows are read: classification (default), pairs ...")
@@ -150,7 +156,7 @@ def explain(
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
-        _refuse({"plan": plan or None}, "goes with TEXT; every text of a data set takes what its length takes")
+        _refuse({"plan": plan or None}, "goes with TEXT; of a data set --limit 100 shows the rate")
         _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
         if out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")

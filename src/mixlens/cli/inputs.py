@@ -75,11 +75,12 @@ def say_if_file(text: str) -> None:
         note(f"warning: {text!r} is explained as a text; there is no such file")
     if there:
         name = shlex.quote(text)
-        table = Path(text.lower().removesuffix(".gz")).suffix in TABLES
-        rows = f"; for its rows: mixlens explain --data {name} --out DIR" if table else ""
-        note(
-            f"warning: {text!r} is explained as a text, and is the name of a file; for what is in it: - < {name}{rows}"
-        )
+        suffix = Path(text.lower().removesuffix(".gz")).suffix
+        inside = f"for what is in it: - < {name}"
+        if suffix in _MEDIA:
+            inside = "a picture or a sound needs a model that reads it, as --model mixlens:digits or mixlens:tones"
+        rows = f"; for its rows: mixlens explain --data {name} --out DIR" if suffix in TABLES else ""
+        note(f"warning: {text!r} is explained as a text, and is the name of a file; {inside}{rows}")
 
 
 def target_of(

@@ -39,7 +39,7 @@ from mixlens.process import settled
 from mixlens.progress import OpenProgress, barred
 from mixlens.results import Explained
 from mixlens.results.explained import KIND
-from mixlens.results.shards import name_of, write
+from mixlens.results.shards import PATTERN, name_of, write
 from mixlens.tasks import Source, Task, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.classes import refuse_numbers
@@ -148,7 +148,8 @@ def explain_data(
         "versions": versions(),
     }
     try:
-        log = Log(folder, made_with, once={"window": size, **({} if fixed else {"memory": budget})})
+        once = {"window": size, **({} if fixed else {"memory": budget})}
+        log = Log(folder, made_with, once, files=(SUMMARY, PATTERN))
         try:
             setting = Setting(
                 lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"), windows

@@ -30,7 +30,7 @@ from mixlens.evaluation.naming import source_named
 from mixlens.evaluation.refusals import refuse_no_lens, refuse_target
 from mixlens.evaluation.result import Table
 from mixlens.evaluation.scored import Setting
-from mixlens.evaluation.tabulate import tabulate
+from mixlens.evaluation.tabulate import CSV, VALUES, tabulate
 from mixlens.evaluation.windows import run
 from mixlens.files import folder_of, writing
 from mixlens.lens import Lens
@@ -123,7 +123,7 @@ def evaluate(
     made_with = manifest(setting, rows, kind, {"limit": limit, "truncate": truncate, "layers": layers, **fixed})
     folder = kept or _temporary()
     try:
-        log = Log(folder, made_with, once={} if fixed else {"memory": budget})
+        log = Log(folder, made_with, once={} if fixed else {"memory": budget}, files=(CSV, VALUES))
         try:
             setting = replace(setting, memory=log.manifest.get("memory"))
             run(setting, kind, rows, log, limit, truncate, report or (lambda done, total: None))

@@ -112,7 +112,10 @@ def target_of(example: Example, tokens: Stream, target: Any, head: Head) -> Targ
         inside = np.flatnonzero(token_mask(text_of(tokens), [example.answer], segment=len(text_of(tokens).text) - 1))
         return Target(position=(int(inside[0]), int(inside[-1])))
     if example.label is None:
-        raise DataError(f"expected a gold label for target='label', example {example.id!r} has none")
+        raise DataError(
+            f"expected a gold label for target='label', example {example.id!r} has none; "
+            "where its column is not found: mixlens.task(..., label='COLUMN'), or --field label=COLUMN"
+        )
     return Target(gold(example.label, head.labels.values()))
 
 

@@ -24,6 +24,7 @@ from mixlens.results.folder import END as END
 from mixlens.results.folder import MANIFEST as MANIFEST
 from mixlens.results.folder import RESULTS as RESULTS
 from mixlens.results.folder import finished as finished
+from mixlens.results.folder import manifest_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,16 @@ class Record:
     error: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Any] = field(default_factory=dict)  # what a measure of a corpus keeps of it
+
+
+def refuse_others(folder: Path, files: Sequence[str]) -> None:
+    """Raises RunChanged where a folder in which no run has begun holds a file that a run would write over."""
+    before = manifest_of(folder)
+    if (folder / RESULTS).exists() or (before is not None and {"model", "versions"} <= before.keys()):
+        return
+    there = next((path.name for name in (MANIFEST, *files) for path in sorted(folder.glob(name))), None)
+    if there is not None:
+        raise RunChanged(f"{folder} holds {there}, and no run that wrote it; give the run another folder (out=)")
 
 
 @dataclass(frozen=True)
@@ -63,10 +74,18 @@ _MARK = {"window": int, "chunk": int, "last": bool, "rows": int, "hash": str, "l
 class Log:
     """The open folder. One process at a time; the lock goes with the process, however it ends.
 
-    `once`: what is settled when a run begins; a run that goes on has it from its folder, in `manifest`.
+    `once`: what is settled when a run begins; a run that goes on has it from its folder, in `manifest`. `files`: what
+    else the run writes there, as patterns.
     """
 
-    def __init__(self, folder: Path, manifest: Mapping[str, Any], once: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Mapping[str, Any],
+        once: Mapping[str, Any] | None = None,
+        files: Sequence[str] = (),
+    ) -> None:
+        refuse_others(folder, files)
         self.folder = folder
         self.manifest: dict[str, Any] = {**json.loads(json.dumps(manifest)), **(once or {})}
         try:

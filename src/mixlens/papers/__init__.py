@@ -34,7 +34,8 @@ def cite(*names: str) -> str:
             if not cites:
                 known = [fact["name"] for fact in facts]
                 raise UnknownMethod(f"no method or measure {part!r}{did_you_mean(part, known)}")
-            told = "; ".join(text for text in cites if papers_of(text)) or f"no paper but {OURS}"
+            exact = (text for text in cites if not any(text != more and more.startswith(text) for more in cites))
+            told = "; ".join(text for text in exact if papers_of(text)) or f"no paper but {OURS}"
             comments.append(f"% {part}: {told}\n")
             keys += [key for text in cites for key in papers_of(text)]
     entries = [PAPERS[key].bibtex() for key in dict.fromkeys(keys)]

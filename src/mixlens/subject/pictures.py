@@ -145,7 +145,7 @@ def picture_in(source: Any, name: str, formats: tuple[str, ...] | None = None, m
             return image.copy() if turn is None else image.transpose(turn)
     except UnidentifiedImageError as error:
         kinds = "PNG, JPEG ..." if formats is None else ", ".join(formats)
-        raise InputError(f"expected a file with a picture ({kinds}), got {name!r:.80}: none is known") from error
+        raise InputError(f"expected a file with a picture ({kinds}), got {name!r:.80}, which holds none") from error
     except InputError:
         raise
     except Exception as error:  # whatever Pillow says of a damaged file

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from mixlens.errors import DataError
@@ -56,11 +58,19 @@ class Fields:
             if empty is not None:
                 raise DataError(f"expected a value in {empty!r} for {field!r}, got null; fill it or leave the row out")
             wanted = " or ".join(repr(name) for name in self.names[field])
+            column = self._near(field) or "COLUMN"
             raise DataError(
                 f"expected a column {wanted} for {field!r}, got {', '.join(map(str, self.row))}; "
-                f"name it: mixlens.task(..., {field}='COLUMN'), or --field {field}=COLUMN"
+                f"name it: mixlens.task(..., {field}={column!r}), or --field {shlex.quote(f'{field}={column}')}"
             )
         return value
+
+    def _near(self, field: str) -> str | None:
+        """The column whose name is nearest to one that was looked for; None where none is near."""
+        columns = {str(name).lower(): str(name) for name in self.row}
+        wanted = (str(name).lower() for name in self.names[field])
+        near = (match for name in wanted for match in get_close_matches(name, columns, n=1, cutoff=0.7))
+        return next((columns[match] for match in near), None)
 
     def text(self, field: str) -> str:
         """The field's value as a str. Raises DataError."""

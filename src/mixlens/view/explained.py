@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -258,7 +259,16 @@ def _split(
     for value, texts in counts.values.most_common(_VALUES):
         tables = [{"name": _name(name), "words": _words(table.of(name, value)[:top])} for name in classes]
         out.append({"value": value, "texts": texts, "classes": [t for t in tables if t["words"]]})
-    return sorted(out, key=lambda entry: entry["value"])
+    return sorted(out, key=lambda entry: _place(entry["value"]))
+
+
+def _place(value: str) -> tuple[float, str]:
+    """Where a value of a column stands: numbers by size, then the rest by name."""
+    try:
+        number = float(value)
+    except ValueError:
+        return math.inf, value
+    return math.inf if math.isnan(number) else number, value
 
 
 def _facts(explained: Explained, first: Any) -> list[tuple[str, str]]:

@@ -143,9 +143,9 @@ def reaching(passed: RuledPass, covector: Tensor, itself: bool) -> Float[Tensor,
 @torch.no_grad()
 def _alone(passed: RuledPass, start: Tensor, rows: Int[Tensor, "text row"]) -> Float[Tensor, "text row token"]:
     """What the tokens of some rows say by themselves, where positive; `start`: the gradient by the leaf."""
-    said = products(passed.leaf, start, "sum").clamp_min(0)
-    out = said.new_zeros(*rows.shape, said.shape[1])
-    return out.scatter(2, rows[..., None], said.gather(1, rows)[..., None])
+    scores = products(passed.leaf, start, "sum").clamp_min(0)
+    out = scores.new_zeros(*rows.shape, scores.shape[1])
+    return out.scatter(2, rows[..., None], scores.gather(1, rows)[..., None])
 
 
 def everywhere(block: Block, u: Float[Tensor, "text token dim"]) -> Float[Tensor, "text token"]:

@@ -196,6 +196,8 @@ def test_baselines_that_the_model_has_not(kind):
         ({"baseline": torch.zeros(5)}, r"with the shape \(32,\) or \(token, 32\), got \(5,\)"),
         ({"baseline": torch.zeros(N + 1, 32)}, "got"),
         ({"baseline": torch.full((32,), float("nan"))}, "finite numbers"),
+        ({"baseline": torch.ones(32).to_sparse()}, r"expected a dense baseline .* got .* \(torch\.sparse_coo, cpu\)"),
+        ({"baseline": torch.ones(32, device="meta")}, r"expected a dense baseline .* got .* \(torch\.strided, meta\)"),
         ({"steps": 0}, "expected steps of 1 or more, got 0"),
         ({"steps": 1, "rule": "riemann_right"}, "expected steps of 2 or more for rule='riemann_right'"),
         ({"rule": "simpson"}, "expected rule= one of gausslegendre"),

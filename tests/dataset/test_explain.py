@@ -342,6 +342,16 @@ def test_without_pyarrow_nothing_begins(lens: mixlens.Lens, tmp_path: Path, monk
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "baseline",
+    [torch.ones(32, dtype=torch.complex128), torch.ones(32).to_sparse(), torch.ones(32, device="meta")],
+    ids=["complex", "sparse", "meta"],
+)
+def test_a_tensor_without_a_digest_is_refused_by_the_method(lens: mixlens.Lens, baseline: torch.Tensor) -> None:
+    with pytest.raises(UnknownOption, match="expected a dense baseline of finite numbers"):
+        mixlens.explain_data(lens, ["a deep film ."], "integrated_gradients", baseline=baseline)
+
+
 def test_no_lens_is_refused() -> None:
     with pytest.raises(mixlens.errors.InputError, match="expected lens= what"):
         mixlens.explain_data(None, TEXTS, "alti")  # type: ignore[arg-type]

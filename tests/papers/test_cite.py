@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -74,6 +75,11 @@ def test_several_names_have_one_entry_each():
 def test_a_name_that_is_none():
     with pytest.raises(UnknownMethod, match="no method or measure 'globenk'; did you mean 'globenc'"):
         mixlens.cite("globenk")
+    with pytest.raises(UnknownMethod, match="known are: alti, alti_logit, anisotropy"):  # each once
+        mixlens.cite("")
+    name: Any = ["alti"]
+    with pytest.raises(UnknownMethod, match=r"expected names of methods and measures, each a str, got \['alti'\]"):
+        mixlens.cite(name)
 
 
 def test_on_the_command_line():

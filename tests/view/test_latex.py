@@ -95,15 +95,19 @@ def test_a_tables_caption_stands_above():
     ]
 
 
-@pytest.mark.parametrize("caption", ["{", "}{", "a}", "5% of", "a\n\nb", " ", "\\{{", "end\\"])
+@pytest.mark.parametrize(
+    "caption",
+    ["{", "}{", "a}", "5% of", "a\n\nb", "a\n \tb\n \nc", "a\r\n\r\nb", "a\r\rb", "\0", " ", "\\{{", "end\\", 5],
+)
 def test_a_caption_that_would_reach_beyond_itself(film, caption):
     with pytest.raises(UnknownOption, match="expected caption= one paragraph of LaTeX whose braces match"):
         film.to_latex(caption=caption)
+    assert "\\caption{a\nb}" in film.to_latex(caption="a\nb")
     assert "\\caption{\\} 5\\% \\\\ {a}}" in film.to_latex(caption="\\} 5\\% \\\\ {a}")
 
 
 def test_a_label_is_a_name_and_stands_in_a_caption(film):
-    for label in ("", "a b", "a}", "é", "a%"):
+    for label in ("", "a b", "a}", "é", "a%", 5):
         with pytest.raises(UnknownOption, match="expected label= letters, digits and : "):
             film.to_latex(caption="x", label=label)
     with pytest.raises(UnknownOption, match="expected caption= beside label=, got it alone: 'a'"):

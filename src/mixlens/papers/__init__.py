@@ -29,10 +29,12 @@ def cite(*names: str) -> str:
     facts = [*methods(), *measures()]
     comments, keys = list[str](), list[str]()
     for name in names:
+        if not isinstance(name, str):
+            raise UnknownMethod(f"expected names of methods and measures, each a str, got {name!r:.80}")
         for part in dict.fromkeys(_parts(name)):
             cites = list(dict.fromkeys(fact["cite"] for fact in facts if fact["name"] == part))
             if not cites:
-                known = [fact["name"] for fact in facts]
+                known = list(dict.fromkeys(fact["name"] for fact in facts))
                 raise UnknownMethod(f"no method or measure {part!r}{did_you_mean(part, known)}")
             exact = (text for text in cites if not any(text != more and more.startswith(text) for more in cites))
             told = "; ".join(text for text in exact if papers_of(text)) or f"no paper but {OURS}"

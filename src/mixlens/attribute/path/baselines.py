@@ -96,9 +96,11 @@ def baseline(
 def _given(kind: Tensor, x: Tensor, lengths: list[int]) -> Tensor:
     n, dim = max(lengths), x.shape[-1]
     fits = kind.shape == (dim,) or (kind.shape == (n, dim) and set(lengths) == {n})
-    if not fits or not kind.is_floating_point() or not bool(torch.isfinite(kind).all()):
+    numbers = kind.is_floating_point() and kind.layout is torch.strided and not kind.is_meta
+    if not fits or not numbers or not bool(torch.isfinite(kind).all()):
+        sizes = ", ".join(map(str, sorted(set(lengths))))
         raise UnknownOption(
-            f"expected a baseline of finite numbers with the shape ({dim},) or (token, {dim}), got "
-            f"{tuple(kind.shape)} of {kind.dtype} for texts of {', '.join(map(str, sorted(set(lengths))))} tokens"
+            f"expected a dense baseline of finite numbers with the shape ({dim},) or (token, {dim}), got "
+            f"{tuple(kind.shape)} of {kind.dtype} ({kind.layout}, {kind.device}) for texts of {sizes} tokens"
         )
     return kind.detach().to(x).expand_as(x).clone()

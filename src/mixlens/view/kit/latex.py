@@ -49,10 +49,10 @@ def floated(text: str, kind: Literal["table", "figure"], caption: str | None, la
         return text
     if caption is None:
         raise UnknownOption(f"expected caption= beside label=, got it alone: {label!r:.80} would be the section's")
-    if not _paragraph(caption):
+    if not isinstance(caption, str) or not _paragraph(caption):
         expected = r"one paragraph of LaTeX whose braces match (a percent sign is \%)"
         raise UnknownOption(f"expected caption= {expected}, got {caption!r:.80}")
-    if label is not None and not re.fullmatch(r"[\w:.+/-]+", label, re.ASCII):
+    if label is not None and not (isinstance(label, str) and re.fullmatch(r"[\w:.+/-]+", label, re.ASCII)):
         raise UnknownOption(f"expected label= letters, digits and : . + / - _, got {label!r:.80}")
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if not line.startswith("%"))
@@ -67,7 +67,8 @@ def _paragraph(text: str) -> bool:
     bare = re.sub(r"\\.", "", text, flags=re.DOTALL)
     depths = list(accumulate(({"{": 1, "}": -1}.get(c, 0) for c in bare), initial=0))
     whole = min(depths) == 0 == depths[-1] and not bare.endswith("\\")
-    return whole and "%" not in bare and "\n\n" not in text and bool(text.strip())
+    apart = re.search(r"(\r\n?|\n)[ \t]*[\r\n]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text)  # or no sign of LaTeX's
+    return whole and "%" not in bare and apart is None and bool(text.strip())
 
 
 def running(shown: Sequence[words.Part], scale: colors.Scale) -> str:

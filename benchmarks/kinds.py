@@ -17,6 +17,7 @@ import torch
 from shapes import arguments, forward, picture, ratio, text
 
 import mixlens
+from mixlens.subject import EncoderDecoder, TwoTowers
 
 SIZES = {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 30000}
 LLAMA = {**SIZES, "num_key_value_heads": 4, "head_dim": 64, "intermediate_size": 1024}
@@ -80,13 +81,13 @@ def lens_on(kind: str) -> mixlens.Lens:
 
 def calls_on(lens: mixlens.Lens, ids: Any) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]]]:
     """The model's own pass, and what each method does."""
-    if lens.subject.towers is not None:
+    if isinstance(lens.subject, TwoTowers):
         beside = text(WORDS)
         pair = {"input_ids": torch.tensor([beside]), "pixel_values": picture(SIDE)[None]}
         return torch.no_grad()(lambda: lens.model(**pair)), {
             m: partial(lens.similarity, beside, picture(SIDE), m) for m in SIMILARITIES
         }
-    if lens.subject.memory is None:
+    if not isinstance(lens.subject, EncoderDecoder):
         given = {"input_values": ids} if lens.head.fed == "input_values" else ids
         return forward(lens, ids), {m: partial(lens.mixing, given, method=m) for m in METHODS}
     start = lens.model.config.decoder_start_token_id

@@ -61,7 +61,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
 
 
 def _smaller(kind: Any, sizes: dict[str, int]) -> Callable[..., Any]:
-    return lambda **given: kind(**{**given, **sizes})
+    def made(**given: Any) -> Any:
+        return kind(**{**given, **sizes})
+
+    made.from_pretrained = kind.from_pretrained  # type: ignore[attr-defined]
+    return made
 
 
 def _shorter(text: Callable[[int], list[int]]) -> Callable[[int], list[int]]:

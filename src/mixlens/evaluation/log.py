@@ -85,10 +85,10 @@ class Log:
         once: Mapping[str, Any] | None = None,
         files: Sequence[str] = (),
     ) -> None:
-        refuse_others(folder, files)
         self.folder = folder
         self.manifest: dict[str, Any] = {**json.loads(json.dumps(manifest)), **(once or {})}
         try:
+            refuse_others(folder, files)
             folder.mkdir(parents=True, exist_ok=True)
             self.file: BufferedWriter = open(folder / RESULTS, "ab")  # noqa: SIM115
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name

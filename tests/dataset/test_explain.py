@@ -80,7 +80,7 @@ def same(a: mixlens.Attribution, b: mixlens.Attribution) -> None:
         if name in rounding:
             continue
         close = isinstance(value, float) or name == "probabilities"
-        assert a.meta[name] == (pytest.approx(value, rel=1e-5) if close else value), name
+        assert a.meta[name] == (pytest.approx(value, rel=1e-5, abs=1e-6) if close else value), name
 
 
 def test_rows_stand_in_the_data_s_order_with_those_that_failed(explained: mixlens.Explained) -> None:

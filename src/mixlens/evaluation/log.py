@@ -91,6 +91,8 @@ class Log:
             refuse_others(folder, files)
             folder.mkdir(parents=True, exist_ok=True)
             self.file: BufferedWriter = open(folder / RESULTS, "ab")  # noqa: SIM115
+        except RunChanged:
+            raise
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             raise ResultFileError(f"expected a folder to write to, got: {error}; check rights and space") from error
         try:

@@ -86,10 +86,10 @@ def test_the_best_is_told_from_the_others():
 )
 def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "GROUPS", {"some": GROUPS["some"]})
-    monkeypatch.setattr(known, "TASKS", {"needle": ("needle", {"keys": 3}), "indirect object": ("ioi", {})})
+    monkeypatch.setattr(known, "TASKS", {"needle": ("needle", {"keys": 3})})
     page = reproduce("known-source", tmp_path, limit=4, seeds=1).read_text("utf-8")
     table = page.partition("### Mean reciprocal rank of the source")[2].partition("###")[0]
-    rows = {line.split("|")[1].strip(): line.split("|")[2:4] for line in table.splitlines() if line.startswith("| ")}
+    rows = {line.split("|")[1].strip(): line.split("|")[2:3] for line in table.splitlines() if line.startswith("| ")}
     means = {
         name: [float(cell.split()[0]) for cell in cells]
         for name, cells in rows.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,7 @@ def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: 
 
 def image_processor_named(name: str) -> Any:
     """The image processor of a folder or a hub id. Raises ModelError where there is none."""
-    folder = Path(name).expanduser()
-    processor = load_image_processor(str(folder) if folder.exists() else name, name, trust_remote_code=False)
-    if processor is None:
-        raise ModelError(f"expected a folder with an image processor or a reachable hub id, got {name!r}: it has none")
-    return processor
+    return _named(name, load_image_processor, "an image processor")
 
 
 def load_image_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
@@ -104,11 +100,7 @@ def load_tower_processor(where: str, name: str, folder: Path | None = None, **sh
 
 def sound_processor_named(name: str) -> Any:
     """The processor or feature extractor of a folder or a hub id. Raises ModelError where there is none."""
-    folder = Path(name).expanduser()
-    processor = load_sound_processor(str(folder) if folder.exists() else name, name, trust_remote_code=False)
-    if processor is None:
-        raise ModelError(f"expected a folder with a feature extractor or a reachable hub id, got {name!r}: it has none")
-    return processor
+    return _named(name, load_sound_processor, "a feature extractor")
 
 
 def load_sound_processor(where: str, name: str, folder: Path | None = None, **shared: Any) -> Any:
@@ -130,6 +122,14 @@ def load_sound_processor(where: str, name: str, folder: Path | None = None, **sh
             if hasattr(made, "feature_extractor") or hasattr(made, "sampling_rate"):
                 return made
     return None
+
+
+def _named(name: str, load: Callable[..., Any], noun: str) -> Any:
+    folder = Path(name).expanduser()
+    processor = load(str(folder) if folder.exists() else name, name, trust_remote_code=False)
+    if processor is None:
+        raise ModelError(f"expected a folder with {noun} or a reachable hub id, got {name!r}: it has none")
+    return processor
 
 
 @contextmanager

@@ -123,10 +123,8 @@ class PathLogit(Frozen):
         if options.get("paths", "row") == "row":
             return reaching(passed, covector, itself)[:, 0].cpu()
         *slopes, start = gradients(passed, covector, [*passed.written, passed.leaf], last=last)
-        total = (
-            _alone(passed, start, torch.tensor(list(rows), dtype=torch.int64, device=start.device)[:, None])[:, 0]
-            * itself
-        )
+        at = torch.tensor(list(rows), dtype=torch.int64, device=start.device)[:, None]
+        total = _alone(passed, start, at)[:, 0] * itself
         for seen, u in zip(passed.seen, slopes, strict=True):
             with torch.no_grad(), there(seen.module):
                 total += everywhere(Block(subject.spec, seen), widened(u).view_as(passed.leaf))

@@ -84,10 +84,7 @@ def differentiate(
                 rows=resolved[b].rows,
                 received=[beside_graph(a[b, 0, :n]) for a in g.received],
             )
-            if not all(bool(torch.isfinite(a).all()) for a in text.received):
-                raise not_finite(subject.model, "attention")
-            if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
-                raise not_finite(subject.model, "a gradient")
+            require_finite(subject, text)
             results[i] = use(i, text, resolved[b], values[b].detach())
         if progress is not None:
             progress(batch.number, batch.count)
@@ -101,6 +98,14 @@ def _backward(value: Tensor, g: Graph, all_hidden: bool, weights: bool) -> tuple
     gradients = torch.autograd.grad(value, wanted, allow_unused=True)
     filled = [torch.zeros_like(t) if d is None else d for t, d in zip(wanted, gradients, strict=True)]
     return filled[: len(states)], filled[len(states) :]
+
+
+def require_finite(subject: Subject, text: TextGraph) -> None:
+    """Raises NotFinite for a text whose attention or gradients are not."""
+    if not all(bool(torch.isfinite(a).all()) for a in text.received):
+        raise not_finite(subject.model, "attention")
+    if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
+        raise not_finite(subject.model, "a gradient")
 
 
 def beside_graph(t: Tensor) -> Tensor:

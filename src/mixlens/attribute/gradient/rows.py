@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mixlens.attribute.gradient.backward import beside_graph
+from mixlens.attribute.gradient.backward import beside_graph, require_finite
 from mixlens.attribute.gradient.functions import TextGraph
 from mixlens.attribute.traced import Traced, padded, slopes
 from mixlens.capture.graph import graph
 from mixlens.errors import Undefined
-from mixlens.subject.finite import not_finite
 from mixlens.target import Quantity
 
 
@@ -62,10 +61,7 @@ def traced_rows(
             rows=(row,),
             received=[beside_graph(a[0, t, : row + 1]) for a in g.received],
         )
-        if not all(bool(torch.isfinite(a).all()) for a in text.received):
-            raise not_finite(subject.model, "attention")
-        if not all(bool(torch.isfinite(d).all()) for d in (*text.gradients, *text.weight_gradients)):
-            raise not_finite(subject.model, "a gradient")
+        require_finite(subject, text)
         scores.append(use(text))
         if ask.progress is not None:
             ask.progress(t + 1, len(rows))

@@ -315,3 +315,10 @@ def test_a_folder_brings_both_readers(tmp_path, picture):
 def test_a_tower_holds_the_model_and_no_copy():
     tower = Tower(towers.model("CLIP"), "pixel_values")
     assert tower.base_model is towers.model("CLIP").vision_model and not tower.last
+
+
+def test_each_call_sees_towers_of_its_own():
+    """Of what was seen of the weights nothing is kept: they may have been replaced since."""
+    lens = towers.lens("CLIP")
+    before, after = lens.subject.towers, lens.subject.towers
+    assert all(one is not other and one.model is other.model for one, other in zip(before, after, strict=True))

@@ -7,10 +7,11 @@ from functools import cache
 import pytest
 import torch
 
+import mixlens
 from mixlens import Target
 from mixlens.attribute import ATTRIBUTIONS
 from mixlens.inventory import supports
-from models import families
+from models import chats, families
 
 FAMILIES = ("llama", "gpt2", "gemma2", "qwen3", "gpt_neox")
 PROMPT, ANSWER, FOIL = families.text(6), [5, 7, 11], [5, 8, 12]
@@ -104,3 +105,15 @@ def test_batches_change_nothing(method):
     torch.testing.assert_close(
         lens("llama").trace(PROMPT, ANSWER, method, batch_size=1).scores, whole.scores, rtol=1e-12, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("method", ["cat", "attcat", "grads"])
+def test_rows_where_special_tokens_are_hidden(method):
+    """Which makes another pass than the one that predicts, for each answer token."""
+    tokenizer = chats.tokenizer()
+    known = mixlens.load(families.make("llama", "causal"), tokenizer)
+    prompt = [tokenizer.all_special_ids[0], *PROMPT]
+    trace = known.trace(prompt, ANSWER[:2], method, mask_special=True)
+    one = known.attribute([*prompt, ANSWER[0]], method, Target(ANSWER[1]), mask_special=True)
+    torch.testing.assert_close(trace.scores[1, : len(prompt) + 1], one.scores, rtol=1e-12, atol=1e-12)
+    assert (trace.scores - known.trace(prompt, ANSWER[:2], method).scores).abs().max() > 1e-3

@@ -1,32 +1,28 @@
 """A small GPT-NeoX trained on planted prompts, and which method finds the source there.
 
-Words are tokens. A share of the pairs that a prompt is about (who has what, which two names, ...) stands in no prompt
-that the model is trained on; measured is on prompts about these pairs alone, of other seeds.
+Words are tokens. A share of the sets of what a prompt says (its facts, its lines, its names with place and gift, its
+nouns with what links them) stands in no text that the model is trained on, though each part does; measured is on those.
 
-python experiments/small_decoder.py FOLDER [--minutes 8] [--items 67] [--tasks ...] (resumes)
+python experiments/small_decoder.py FOLDER [--steps 900] [--items 67] [--tasks ...] [--plain] (resumes)
 """
 
 from __future__ import annotations
 
 import random
-import re
 import time
-import zlib
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
+from small_decoder_texts import KINDS, held, parts_of, texts, tokenizer_of
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 import mixlens
 from mixlens.tasks.example import Example
-from mixlens.tasks.planted import ATTRACTORS, FILLER, GIVEN, LINKS, NAMES, NUMBERS, OWNED, PLACES, SUBJECTS, VERBS
+from mixlens.tasks.planted import NAMES, NUMBERS, OWNED, SUBJECTS
 
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "needle": ("needle", {"keys": 3}),
@@ -59,169 +55,132 @@ ALL, NEXT = "mrr", "mrr, first token left out"
 MEASURES = (ALL, (NEXT, "mrr", {"first": False}))
 DEFAULTS = ("path_logit", "head_logit", "head_logit, signed")
 SEEDS = (0, 1, 2)
-TRAINED = 1_000  # the first seed of training; one a step
-LAYERS, WIDTH, HEADS, LONGEST = 4, 128, 4, 256
+LAYERS, WIDTH, HEADS, LONGEST = 3, 128, 4, 256
 RATE, SPREAD = 2e-3, WIDTH**-0.5  # the usual 0.02 is for wide models: here attention would begin as a mean
-BATCH = {"needle": 16, "variables": 12, "ioi": 4, "agreement": 4}  # prompts a step
-HELD = {"needle": 8, "variables": 8, "ioi": 8, "agreement": 2}  # a pair in so many is kept from training
+BATCH = {"needle": 20, "variables": 20, "ioi": 6, "agreement": 8}  # texts a step
+HARDEST, MASTERED = 4, 0.88  # a kind's level, and how often it is answered when the next begins
 RESAMPLES = 10_000
-FACT, LINE = re.compile(r"(\w+) has a (\w+)\."), re.compile(r"(\w) = (\w+)")
 
 
-def tokenizer_of() -> Any:
-    """Words, marks and line ends are tokens, made from the words that planted prompts are made of."""
-    split = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(Regex(r"[.,?:=\n]"), "isolated")]
-    )
-    marks = [".", ",", "?", ":", "=", "\n", *"ABCDEFGHJKLMNPQRSTUVWXYZ"]
-    frames = "Question What does have Answer has a The value of is When and went to were in met near the gave"
-    tables = [NAMES, OWNED, PLACES, NUMBERS, FILLER, GIVEN, LINKS, *SUBJECTS, *ATTRACTORS, *VERBS, (frames,)]
-    text = " ".join(word for table in tables for word in table)
-    words = dict.fromkeys(["<pad>", "<unk>", *marks, *sorted({word for word, _ in split.pre_tokenize_str(text)})])
-    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    made.pre_tokenizer = split
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", unk_token="<unk>", clean_up_tokenization_spaces=False
-    )
-
-
-def config_of(words: int) -> GPTNeoXConfig:
+def untrained(words: int, plain: bool) -> GPTNeoXForCausalLM:
     """Rotary positions over all of a head, attention and feed-forward side by side."""
     sizes = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
-    sizes |= {"intermediate_size": 4 * WIDTH, "max_position_embeddings": LONGEST}
+    sizes |= {"intermediate_size": 2 * WIDTH, "max_position_embeddings": LONGEST}
     others = {"initializer_range": SPREAD, "rotary_pct": 1.0, "bos_token_id": None, "eos_token_id": None}
-    return GPTNeoXConfig(vocab_size=words, **sizes, **others)
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=words, **sizes, **others)).train()
+    if not plain:
+        shape(model)
+    return model
 
 
-def held(example: Example, kind: str) -> tuple[bool, bool]:
-    """Whether what is asked for is a pair kept from training, and whether any pair of the prompt is."""
-    prompt, answer = example.prompt, example.answer.strip()
-    if kind == "needle":  # who has what
-        pairs = FACT.findall(prompt)
-        asked = (prompt.split()[-3], answer)
-    elif kind == "variables":  # the line that says the number
-        pairs = LINE.findall(prompt)
-        asked = next(pair for pair in pairs if pair[1] == answer)
-    elif kind == "ioi":  # the two names, whichever gives
-        asked = tuple(sorted((answer, example.foil.strip())))
-        pairs = [asked]
-    else:  # the subject, what stands between, and the noun behind it, of either number
-        number = {form: pair[0] for pair in (*SUBJECTS, *ATTRACTORS) for form in pair}
-        words = prompt.split()
-        end = next((k for k, word in enumerate(words) if k > 1 and word in number), 1)
-        asked = (number[words[1]], *words[2:end], number[words[end]])
-        pairs = [asked]
-    kept = {pair: zlib.crc32(" ".join(pair).encode()) % HELD[kind] == 0 for pair in (*pairs, asked)}
-    return kept[asked], any(kept.values())
+@torch.no_grad()
+def shape(model: GPTNeoXForCausalLM) -> None:
+    """Begin near what recalls a value, in place: from plain random weights minutes of one core do not get there.
+
+    Three heads of layer 0 look one, two and three words back, by their biases, and carry the same part of a word into
+    three subspaces; above, head 0 matches what came over one word with what came over two, head 1 two with three.
+    Values go through orthogonal maps and back. The output's embeddings begin as half the input's. All is trained after.
+    """
+    size = WIDTH // HEADS
+    carried = torch.linalg.qr(torch.randn(WIDTH, size))[0]
+    spaces = torch.linalg.qr(torch.randn(WIDTH, WIDTH))[0].view(WIDTH, HEADS, size)
+    angles = 10_000.0 ** (-torch.arange(size // 2) / (size // 2))  # of rotary positions, a word
+    strong = 6.0 * (torch.arange(size // 2) < 6)  # the six fastest tell near positions apart
+    for depth, layer in enumerate(model.gpt_neox.layers):
+        weights = layer.attention.query_key_value.weight.view(HEADS, 3, size, WIDTH)
+        bias = layer.attention.query_key_value.bias.view(HEADS, 3, size)
+        out = layer.attention.dense.weight.view(WIDTH, HEADS, size)
+        for head in range(HEADS):
+            weights[head, 1] = 0.7 * (weights[head, 0] + weights[head, 1])
+            values = torch.linalg.qr(torch.randn(WIDTH, size))[0]
+            weights[head, 2], out[:, head] = values.T, values / 4
+        if depth:
+            for head in range(2):
+                weights[head, 0] = weights[head, 0] / 5 + spaces[:, head].T
+                weights[head, 1] = weights[head, 1] / 5 + spaces[:, head + 1].T
+            continue
+        for head in range(3):
+            back = (head + 1) * angles
+            weights[head, :2] *= 0.3
+            bias[head, 0] = torch.cat([strong * torch.cos(back), -strong * torch.sin(back)])
+            bias[head, 1] = torch.cat([strong, 0 * strong])
+            weights[head, 2], out[:, head] = carried.T, spaces[:, head] / 4
+    model.get_output_embeddings().weight.copy_(model.gpt_neox.embed_in.weight / 2)
 
 
-def batch(kind: str, step: int, grown: float) -> list[Example]:
-    """Prompts of one step and kind, none with a pair that is kept back; more facts and filler as `grown` goes to 1."""
-    draw = random.Random(f"{kind} {step}")
-    options: dict[str, Any] = {}
-    if kind == "needle":
-        options = {"keys": draw.randint(2, 4 + round(2 * grown)), "filler": draw.randint(0, round(6 * grown))}
-    elif kind == "variables":
-        options = {"steps": draw.randint(1, 3), "chains": draw.randint(2, 3)}
-    elif kind == "agreement":
-        options = {"attractors": draw.randint(0, 3)}
-    made = mixlens.planted(kind, 4 * BATCH[kind], seed=TRAINED + step, **options)
-    return list(islice((example for example in made if not held(example, kind)[1]), BATCH[kind]))
-
-
-def text_of(example: Example, kind: str, step: int) -> tuple[str, list[int]]:
-    """A text to train on and where its answers begin: the prompt with its answer or with all questions of its facts."""
-    prompt, answer = example.prompt, example.answer
-    if kind not in ("needle", "variables"):
-        return prompt + answer, [len(prompt) + 1]
-    draw = random.Random(f"{example.id} {step}")
-    if kind == "needle":
-        text = prompt[: prompt.index("Question: ")]
-        asked = {
-            f"Question: What does {name} have? Answer: {name} has a": value for name, value in FACT.findall(prompt)
-        }
-        end = ". "
-    else:
-        text = prompt[: prompt.index("The value of")]
-        values: dict[str, str] = {}
-        for left, right in LINE.findall(prompt):  # a chain's lines stand in order
-            values[left] = values.get(right, right)
-        asked = {f"The value of {letter} is": value for letter, value in values.items()}
-        end = "\n"
-    starts = []
-    for question in draw.sample(list(asked), len(asked)):
-        starts.append(len(text) + len(question) + 1)
-        text += f"{question} {asked[question]}{end}"
-    return text, starts
-
-
-def trained(minutes: float, seed: int = 0) -> tuple[Any, Any, int]:
-    """The model, its tokenizer and the number of steps: the loss is that of all words, and once more of the answers."""
+def trained(steps: int, plain: bool, seed: int = 0) -> tuple[Any, Any]:
+    """The model and its tokenizer. The loss is that of answers, and a tenth of that of all words."""
     torch.manual_seed(seed)
     tokenizer = tokenizer_of()
-    model = GPTNeoXForCausalLM(config_of(len(tokenizer))).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
-    begun = time.process_time()
-    for step in count():
-        part = (time.process_time() - begun) / (60 * minutes)
-        if part >= 1:
-            break
-        for group in optimizer.param_groups:  # a rise over 100 steps, then down to nothing with the time that is left
-            group["lr"] = RATE * min(1, (step + 1) / 100) * min(1, 2.5 * (1 - part))
-        said = []
-        grown = min(1, max(0, (part - 0.4) / 0.3))
-        for kind in BATCH:
-            examples = batch(kind, step, grown)
-            texts, starts = zip(*(text_of(example, kind, step) for example in examples), strict=True)
-            read = tokenizer(list(texts), padding=True, return_tensors="pt")
-            ids, mask = read["input_ids"], read["attention_mask"]
-            logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
+    model = untrained(len(tokenizer), plain)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.05, betas=(0.9, 0.95))
+    levels, right = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0.0)
+    for step in range(steps):
+        for group in optimizer.param_groups:  # a rise over 60 steps, a fall over the last third
+            group["lr"] = RATE * min(1, (step + 1) / 60) * min(1, 3 * (1 - step / steps))
+        draw = random.Random(f"texts {step}")
+        for kind, count in BATCH.items():
+            made = texts(kind, count, draw, levels[kind])
+            rows = [torch.tensor(tokenizer.convert_tokens_to_ids(text.words)) for text in made]
+            ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # behind the text: no word of it sees that
+            mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(row)) for row in rows], batch_first=True)
+            logits = model(input_ids=ids).logits[:, :-1]
             each = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-            at = [(k, read.char_to_token(k, start) - 1) for k, each_start in enumerate(starts) for start in each_start]
-            rows, last = torch.tensor(at).T
-            answers = each[rows, last].mean()
-            ((each * mask[:, 1:]).sum() / mask[:, 1:].sum() + answers).backward()
-            right = (logits.argmax(-1) == ids[:, 1:])[rows, last].float().mean()
-            said.append(f"{answers.item():.2f} {right.item():.2f}")
+            row, at = torch.tensor([(k, at - 1) for k, text in enumerate(made) for at in text.counts]).T
+            counts = torch.tensor([value for text in made for value in text.counts.values()])
+            share = 0.5 if kind in ("ioi", "agreement") else 1.0
+            answers = (each[row, at] * counts).sum() / counts.sum()
+            (share * answers + 0.05 * (each * mask[:, 1:]).sum() / mask.sum()).backward()
+            hit = (logits.argmax(-1) == ids[:, 1:])[row, at][counts == 1].float().mean().item()
+            right[kind] = 0.95 * right[kind] + 0.05 * hit
+            if right[kind] > MASTERED and levels[kind] < HARDEST:
+                levels[kind], right[kind] = levels[kind] + 1, 0.5
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if not step % 100:
-            print(f"step {step}, {60 * minutes * part:.0f} s: {'   '.join(said)}", flush=True)
-    return model.eval(), tokenizer, step
+        if not (step + 1) % 50:
+            said = "   ".join(f"{kind} {right[kind]:.2f} (level {levels[kind]})" for kind in KINDS)
+            print(f"step {step + 1}, {time.process_time():.0f} s: {said}", flush=True)
+    return model.eval(), tokenizer
 
 
 def prompts(task: str, items: int) -> dict[int, list[Example]]:
-    """The first prompts of each seed that ask for a pair kept from training, each once.
-
-    Gold of agreement is the noun before the verb, not the subject: always of the other number, so that either says the
-    verb's, and this model goes by the nearer one (`follows`).
-    """
+    """The first prompts of each seed that say what is kept from training, each once."""
     kind, options = TASKS[task]
     seen: set[str] = set()
     out: dict[int, list[Example]] = {seed: [] for seed in SEEDS}
     for seed in SEEDS:
         for example in mixlens.planted(kind, 40 * items, seed=seed, **options):
             text = example.prompt + example.answer
-            if len(out[seed]) < items and held(example, kind)[0] and text not in seen:
+            if len(out[seed]) < items and held(kind, parts_of(example, kind)) and text not in seen:
                 seen.add(text)
-                if kind == "agreement":
-                    end = len(example.prompt)
-                    example = replace(example, gold=((example.prompt.rindex(" ") + 1, end),))
                 out[seed].append(example)
     return out
 
 
-def follows(lens: mixlens.Lens, examples: Sequence[Example], word: int) -> float:
-    """Of agreement: how often the other verb is said where that word of the prompt, 1 or -1, has its other number."""
-    other = {a: b for pair in (*SUBJECTS, *ATTRACTORS) for a, b in (pair, pair[::-1])}
-    changed = 0
+def swapped(example: Example, kind: str) -> tuple[str, str]:
+    """The prompt with another source, nothing else changed, and the answer that this source says."""
+    prompt, (start, end) = example.prompt, example.gold[0]
+    if kind == "agreement":  # the subject's other number
+        forms = next(pair for pair in SUBJECTS if prompt[start:end] in pair)
+        return prompt[:start] + forms[forms[0] == prompt[start:end]] + prompt[end:], example.foil.strip()
+    table = {"needle": OWNED, "variables": NUMBERS, "ioi": NAMES}[kind]
+    new = next(word for word in table if word not in prompt)
+    start = prompt.index(example.answer.strip(), start)
+    return prompt[:start] + new + prompt[start + len(example.answer.strip()) :], new
+
+
+@torch.no_grad()
+def follows(model: Any, tokenizer: Any, examples: Sequence[Example], kind: str) -> float:
+    """How often the answer is what the swapped source says: the likeliest word; of agreement the likelier verb."""
+    count = 0
     for example in examples:
-        words = example.prompt.split()
-        words[word] = other[words[word]]
-        (said,) = lens.trace(" ".join(words), example.answer, "random", foil=example.foil).said
-        changed += said["target_probability"] < said["foil_probability"]
-    return changed / len(examples)
+        prompt, new = swapped(example, kind)
+        logits = model(**tokenizer(prompt, return_tensors="pt")).logits[0, -1]
+        other = tokenizer.convert_tokens_to_ids(example.answer.strip())
+        told = tokenizer.convert_tokens_to_ids(new)
+        count += bool(logits[told] > logits[other] if kind == "agreement" else logits.argmax() == told)
+    return count / len(examples)
 
 
 def interval(values: np.ndarray) -> str:
@@ -231,28 +190,28 @@ def interval(values: np.ndarray) -> str:
     return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
 
 
-def measured(lens: mixlens.Lens, tasks: Sequence[str], items: int, out: Path) -> dict[str, dict[str, np.ndarray]]:
+def measured(
+    folder: Path, model: Any, tokenizer: Any, tasks: Sequence[str], items: int
+) -> dict[str, dict[str, np.ndarray]]:
     """task -> measure -> (method, item), over the prompts that the model answers so."""
-    found = {}
+    lens, found = mixlens.Lens(model, tokenizer), {}
     for task in tasks:
         parts: dict[str, list[np.ndarray]] = {ALL: [], NEXT: []}
-        kept = asked = 0
+        every, kept = [], []
         for seed, made in prompts(task, items).items():
-            folder = out / f"{task.replace(' ', '-')}-{seed}"
-            wrong = set(mixlens.evaluate(lens, made, ["random"], ["mrr"], folder.with_name(f"{folder.name}-all")).wrong)
+            runs = folder / f"{task.replace(' ', '-')}-{seed}"
+            wrong = set(mixlens.evaluate(lens, made, ["random"], ["mrr"], runs.with_name(f"{runs.name}-all")).wrong)
             right = [example for example in made if example.id not in wrong]
-            kept, asked = kept + len(right), asked + len(made)
+            every, kept = every + made, kept + right
             if right:
-                ran = mixlens.evaluate(lens, right, METHODS, MEASURES, folder)
+                ran = mixlens.evaluate(lens, right, METHODS, MEASURES, runs)
                 for name, values in parts.items():
                     values.append(np.stack([ran.values(name, label) for label, _, _ in METHODS]))
-        print(f"{task}: {kept} of {asked} held-out prompts are answered so", flush=True)
-        if task == "agreement":
-            every = [example for made in prompts(task, items).values() for example in made]
-            print(f"  the verb follows the subject: {follows(lens, every, 1):.2f}, the noun before it:", end=" ")
-            print(f"{follows(lens, every, -1):.2f}", flush=True)
+        follow = follows(model, tokenizer, kept, TASKS[task][0]) if kept else float("nan")
+        print(f"{task}: {len(kept)} of {len(every)} held-out prompts are answered so;", end=" ")
+        print(f"with another source {follow:.2f} of these follow it", flush=True)
         found[task] = {name: np.concatenate(values, 1) for name, values in parts.items() if values}
-    return found
+    return {task: values for task, values in found.items() if values}
 
 
 def tables(found: dict[str, dict[str, np.ndarray]]) -> str:
@@ -276,18 +235,20 @@ def tables(found: dict[str, dict[str, np.ndarray]]) -> str:
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="for the model and the runs")
-    parser.add_argument("--minutes", type=float, default=8, help="of training, of one core")
+    parser.add_argument("--steps", type=int, default=900, help="of training")
     parser.add_argument("--items", type=int, default=67, help="a task and seed")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--plain", action="store_true", help="plain random weights to begin with")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    if not (asked.folder / "model" / "config.json").is_file():
-        model, tokenizer, steps = trained(asked.minutes)
-        model.save_pretrained(asked.folder / "model")
-        tokenizer.save_pretrained(asked.folder / "model")
-        print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {steps} steps", flush=True)
-    lens = mixlens.load(str(asked.folder / "model"))
-    print(tables(measured(lens, asked.tasks, asked.items, asked.folder)))
+    at = asked.folder / "model"
+    if not (at / "config.json").is_file():
+        model, tokenizer = trained(asked.steps, asked.plain)
+        model.save_pretrained(at)
+        tokenizer.save_pretrained(at)
+    model, tokenizer = GPTNeoXForCausalLM.from_pretrained(at).eval(), tokenizer_of()
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
+    print(tables(measured(asked.folder, model, tokenizer, asked.tasks, asked.items)))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ OTHER = {
     "signed": [True],
     "paths": ["all"],
     "itself": [False],
+    "temperature": [1.0],
+    "average": [None],
     "ffn": [True],
     "hops": [0],
     "reasoning": [(1, 3)],

@@ -51,7 +51,11 @@ GROUPS: dict[str, tuple[Method, ...]] = {
     "answers": (
         ("head_logit", "head_logit", {}),
         ("head_logit, signed", "head_logit", {"signed": True}),
-        ("path_logit, itself left out", "path_logit", {"itself": False}),
+        (
+            "path_logit, terms alone, itself left out",
+            "path_logit",
+            {"average": None, "itself": False, "temperature": 1.0},
+        ),
         ("alti_logit", "alti_logit", {}),
         ("alti_logit, ffn", "alti_logit", {"ffn": True}),
         ("saliency", "saliency", {}),
@@ -64,6 +68,7 @@ GROUPS: dict[str, tuple[Method, ...]] = {
         ("gim, l2", "gim", {"reduce": "l2"}),
     ),
     "paths": (("path_logit", "path_logit", {}),),
+    "terms": (("path_logit, terms alone", "path_logit", {"average": None, "temperature": 1.0}),),
     "routes": (("flashtrace", "flashtrace", {}),),
     COSTLY: (
         ("value_zeroing", "value_zeroing", {"receptive_field": False}),

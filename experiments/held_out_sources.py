@@ -40,7 +40,7 @@ METHODS = (
     ("random", "random", {}),
     ("head_logit", "head_logit", {}),
     ("head_logit, signed", "head_logit", {"signed": True}),
-    ("path_logit, terms alone", "path_logit", {"temperature": 1.0, "average": None}),
+    ("path_logit, terms alone", "path_logit", {"average": None, "clamp": "head"}),
     ("path_logit", "path_logit", {}),
     ("attn_lrp", "attn_lrp", {}),
     ("gim", "gim", {}),

@@ -120,6 +120,7 @@ KINDS: Mapping[str, Kind] = {
         lambda v: isinstance(v, str) or hasattr(v, "is_floating_point"),
     ).or_none(),
     "batch_size": COUNT,
+    "clamp": one_of("layer", "head"),
     "costly": COUNT.or_none(),
     "device": TEXT.or_none(),
     "distance": TEXT,

@@ -54,7 +54,7 @@ GROUPS: dict[str, tuple[Method, ...]] = {
         (
             "path_logit, terms alone, itself left out",
             "path_logit",
-            {"average": None, "itself": False, "temperature": 1.0},
+            {"average": None, "clamp": "head", "itself": False},
         ),
         ("alti_logit", "alti_logit", {}),
         ("alti_logit, ffn", "alti_logit", {"ffn": True}),
@@ -68,7 +68,7 @@ GROUPS: dict[str, tuple[Method, ...]] = {
         ("gim, l2", "gim", {"reduce": "l2"}),
     ),
     "paths": (("path_logit", "path_logit", {}),),
-    "terms": (("path_logit, terms alone", "path_logit", {"average": None, "temperature": 1.0}),),
+    "terms": (("path_logit, terms alone", "path_logit", {"average": None, "clamp": "head"}),),
     "routes": (("flashtrace", "flashtrace", {}),),
     COSTLY: (
         ("value_zeroing", "value_zeroing", {"receptive_field": False}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -14,22 +15,27 @@ from mixlens.decompose import Block, Terms
 from mixlens.decompose.dots import directions
 from mixlens.precision import widened
 
+Clamp = Literal["layer", "head"]
+
 
 @dataclass(frozen=True, eq=False)
 class Edges:
     """Of a layer's attention at some rows, p_ij^h W_O^h (v_j^h - r_i^h).
 
     `temperature`: of the softmax that p is. r_i = (1 - average) sum_k p_ik v_k + average `means`_i; with `average`
-    None there is no r.
+    None there is no r. `clamp`: whether each head's negative terms are dropped, or those of all of a layer's together.
     """
 
     terms: Terms
     temperature: float
     average: float | None
+    clamp: Clamp
     means: Float[Tensor, "text head row width"] | None
 
     def positive(self, u: Float[Tensor, "text row dim"]) -> Float[Tensor, "text row token"]:
-        """sum over heads of max(0, p_ij^h W_O^h (v_j^h - r_i^h) . u_i), without a token's own term."""
+        """max(0, sum over heads of p_ij^h W_O^h (v_j^h - r_i^h) . u_i), or the sum of each head's max, without a
+        token's own term.
+        """
         call, place = self.terms.call, self.terms.place
         assert place is not None
         toward = directions(self.terms, u)
@@ -41,7 +47,9 @@ class Edges:
             if self.means is not None:
                 against = against + self.average * (toward * self.means).sum(-1)
             products = products - against[..., None]
-        return (weights * products).clamp_min(0).sum(1).scatter(2, place[..., None], 0.0)
+        each = weights * products
+        total = each.sum(1).clamp_min(0) if self.clamp == "layer" else each.clamp_min(0).sum(1)
+        return total.scatter(2, place[..., None], 0.0)
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ class Measured:
 
     temperature: float
     average: float | None
+    clamp: Clamp
 
     def means(self, block: Block) -> Float[Tensor, "text head row width"] | None:
         """What each head reads, averaged over the rows up to each one, so that no later token counts."""
@@ -64,4 +73,4 @@ class Measured:
         means = self.means(block) if means is None else means
         if means is not None:
             means = means.gather(2, rows[:, None, :, None].expand(-1, means.shape[1], -1, means.shape[3]))
-        return Edges(block.only(rows).terms("attention"), self.temperature, self.average, means)
+        return Edges(block.only(rows).terms("attention"), self.temperature, self.average, self.clamp, means)

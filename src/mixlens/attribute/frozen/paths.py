@@ -43,12 +43,13 @@ ROW = replace(BACKWARD, held=lambda sizes, n: BACKWARD.held(sizes, n) + keys_and
 
 @dataclass(frozen=True)
 class PathLogit(Frozen):
-    """sum over layers, heads and rows i of max(0, p_ij^h W_O^h (v_j^h - r_i^h) . u_i), j != i, u_i the frozen gradient
-    of the answer by what the layer's attention writes at row i; the row that answers has max(0, x . u) of its own
-    token, x the first layer's input there and u the gradient by it (`itself=False`: without).
+    """sum over layers and rows i of max(0, sum over heads of p_ij^h W_O^h (v_j^h - r_i^h) . u_i), j != i, u_i the
+    frozen gradient of the answer by what the layer's attention writes at row i; the row that answers has max(0, x . u)
+    of its own token, x the first layer's input there and u the gradient by it (`itself=False`: without).
 
     p: the head's weights at `temperature`. r_i: what it reads so, 1 - `average` of it at row i, `average` of it the
-    mean over the rows up to i. `temperature=1, average=None`: the head's terms as they are, with no r.
+    mean over the rows up to i. `clamp="head"`: each head's negative terms are dropped. `temperature=1, average=None`:
+    the heads' terms as they are, with no r.
 
     `paths="row"`: of the answering row alone, whose gradient goes back to itself: no later row reads it, and of what it
     reads nothing reaches its own attention again but by its own weight. So one backward pass serves all answers.
@@ -66,7 +67,7 @@ class PathLogit(Frozen):
         return ALL if options.get("paths") == "all" else ROW
 
     def options(self) -> dict[str, Any]:
-        return {"paths": "row", "itself": True, "temperature": 2.0, "average": 0.25}
+        return {"paths": "row", "itself": True, "temperature": 1.0, "average": 0.25, "clamp": "layer"}
 
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
@@ -172,4 +173,4 @@ def _apart(seen: LayerPass) -> LayerPass:
 
 
 def _measured(options: Mapping[str, Any]) -> Measured:
-    return Measured(options.get("temperature", 2.0), options.get("average", 0.25))
+    return Measured(options.get("temperature", 1.0), options.get("average", 0.25), options.get("clamp", "layer"))

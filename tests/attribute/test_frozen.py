@@ -169,6 +169,7 @@ def test_the_whole_net_by_rules_written_out(name, method):
     ("target", "itself", "temperature", "average", "clamp"),
     [
         (3, True, 2.0, 0.25, "layer"),
+        (3, True, 1.0, 0.5, "layer"),
         (3, False, 1.0, None, "head"),
         (4, True, 1.0, None, "layer"),
         (4, True, 3.0, 0.0, "head"),

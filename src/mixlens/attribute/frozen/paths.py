@@ -67,7 +67,7 @@ class PathLogit(Frozen):
         return ALL if options.get("paths") == "all" else ROW
 
     def options(self) -> dict[str, Any]:
-        return {"paths": "row", "itself": True, "temperature": 1.0, "average": 0.25, "clamp": "layer"}
+        return {"paths": "row", "itself": True, "temperature": 1.0, "average": 0.5, "clamp": "layer"}
 
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
@@ -173,4 +173,4 @@ def _apart(seen: LayerPass) -> LayerPass:
 
 
 def _measured(options: Mapping[str, Any]) -> Measured:
-    return Measured(options.get("temperature", 1.0), options.get("average", 0.25), options.get("clamp", "layer"))
+    return Measured(options.get("temperature", 1.0), options.get("average", 0.5), options.get("clamp", "layer"))

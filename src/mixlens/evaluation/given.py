@@ -72,7 +72,7 @@ class Given(Method):
 
     signed: bool = True
     class_specific: bool = True
-    function: Scorer = field(default=len, compare=False)
+    function: Scorer = field(kw_only=True)
 
     @property
     def two_streams(self) -> bool:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,8 +23,6 @@ from mixlens.errors import InputError, missing
 from mixlens.lens import Lens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mixlens.evaluation.given import Question
 
 Call = Callable[["Question"], Any]
@@ -77,7 +73,8 @@ class Peer:
                 f"{self.package} explains answers to prompts that are text, got example {question.example.id!r}"
             )
         lens = question.lens
-        with _quiet():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # inseq and captum advise on how they are called
             if lens not in self._made:
                 self._made.clear()
                 self._made[lens] = self.make(twin_of(lens, self.attention), copy.deepcopy(lens.tokenizer))
@@ -92,14 +89,6 @@ def twin_of(lens: Lens, attention: str) -> Any:
             if weight is not None:
                 module._parameters[name] = nn.Parameter(weight.detach(), requires_grad=False)
     return twin
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars and the advice of packages."""
-    with warnings.catch_warnings(), redirect_stderr(StringIO()):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def written(question: Question, tokenizer: Any, part: str) -> str:

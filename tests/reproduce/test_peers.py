@@ -51,8 +51,12 @@ def keep(seen):
 
 
 def peer(package, what=""):
-    """The line of the table; skipped where the package is not installed."""
-    found = next(p for p in peers.PEERS if (p.package, p.variant) == (package, what))
+    """The line of the table, or another method of its package; skipped where that is not installed."""
+    others = (
+        peers.Peer("inseq", "input_x_gradient", peers.inseq("input_x_gradient"), attention="eager"),
+        peers.Peer("captum", "LayerGradientXActivation", peers.captum("LayerGradientXActivation")),
+    )
+    found = next(p for p in (*peers.PEERS, *others) if (p.package, p.variant) == (package, what))
     if not found.installed:
         pytest.skip(f"needs {package}, of the extra peers")
     return found

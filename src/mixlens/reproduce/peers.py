@@ -184,12 +184,11 @@ def captum(method: str) -> Callable[[Any, Any], Call]:
     return make
 
 
+# inseq's input_x_gradient and captum's LayerGradientXActivation are `saliency` and `grad_x_input` (tests/golden).
 PEERS: tuple[Peer, ...] = (
     Peer("flashtrace", "", flashtrace, attention="eager"),
     Peer("gim-explain", "", gim_explain),
     Peer("inseq", "saliency", inseq("saliency"), attention="eager", versus=True),
-    Peer("inseq", "input_x_gradient", inseq("input_x_gradient"), attention="eager", versus=True),
-    Peer("captum", "LayerGradientXActivation", captum("LayerGradientXActivation")),
     Peer("captum", "LayerIntegratedGradients", captum("LayerIntegratedGradients"), costly=True),
     Peer("captum", "FeatureAblation", captum("FeatureAblation"), costly=True),
 )

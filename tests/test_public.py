@@ -24,6 +24,7 @@ NAMES = [
     "LayerMaps",
     "Lens",
     "Network",
+    "Question",
     "Similarity",
     "Spec",
     "Table",

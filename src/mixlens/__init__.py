@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mixlens.capture.given import Words as Words
     from mixlens.dataset.explain import explain_data as explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
+    from mixlens.evaluation.given import Question as Question
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
     from mixlens.inventory import methods as methods
@@ -64,6 +65,7 @@ _HOME = {
     "measures": "inventory",
     "cite": "papers",
     "evaluate": "evaluation.evaluate",
+    "Question": "evaluation.given",
     "Table": "evaluation.result",
     "Example": "tasks.example",
     "task": "tasks.table",
@@ -80,6 +82,7 @@ __all__ = [
     "LayerMaps",
     "Lens",
     "Network",
+    "Question",
     "Similarity",
     "Spec",
     "Table",

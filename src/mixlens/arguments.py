@@ -114,11 +114,13 @@ PATH = Kind("= a path", lambda value: isinstance(value, (str, os.PathLike)), Res
 KINDS: Mapping[str, Kind] = {
     "ablations": COUNT,
     "alpha": Kind("= a number above 0", lambda value: is_number(value) and value > 0),
+    "average": Kind("= a share of 0 to 1", lambda value: is_number(value) and 0 <= value <= 1).or_none(),
     "baseline": Kind(
         "='mask', 'zeros', 'pad' or a tensor",
         lambda v: isinstance(v, str) or hasattr(v, "is_floating_point"),
     ).or_none(),
     "batch_size": COUNT,
+    "clamp": one_of("layer", "head"),
     "costly": COUNT.or_none(),
     "device": TEXT.or_none(),
     "distance": TEXT,
@@ -176,6 +178,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "standardize": Kind("=(mean, deviation), two tensors that Lens.output_statistics makes", _is_statistics).or_none(),
     "steps": Kind(" of at most 1,000,000", lambda value: is_whole(value) and value <= 10**6),
+    "temperature": Kind("= a number above 0", lambda value: is_number(value) and value > 0),
     "tolerance": Kind("= a share of the difference, 0 or more", lambda v: not is_whole(v) or abs(v) <= _MOST),
     "stride": COUNT.or_none(),
     "truncate": FLAG,
@@ -221,7 +224,7 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
             raise UnknownOption(f"{name} would ignore the option {option!r}{hint}; {has}")
         if not shallow(value):
             raise UnknownOption(f"expected {option}= a value of a few lists in lists for {name}, got one too deep")
-        wanted = _WANTED.get(type(known[option]))
+        wanted = None if option in KINDS else _WANTED.get(type(known[option]))
         if wanted is not None and type(value) not in wanted[1]:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
         kind = KINDS.get(option, TEXT if isinstance(known[option], str) else None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from mixlens.architectures import Spec
 from mixlens.attribute import verbs as attribute_verbs
@@ -22,8 +22,17 @@ from mixlens.trace import plan_trace as trace_plan
 from mixlens.trace import trace as whole_answer
 from mixlens.wrappers import taken_apart
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from mixlens.capture.given import Words
+    from mixlens.results import Results
+
+    Text: TypeAlias = str | tuple[str, str] | Words
+
 P = ParamSpec("P")
 R = TypeVar("R")
+One = TypeVar("One", covariant=True)
 
 
 @settled
@@ -68,6 +77,31 @@ def verb(function: Callable[Concatenate[Subject, P], R]) -> Callable[Concatenate
     return call
 
 
+class OneOrMany(Protocol[P, One]):
+    """A verb for type checkers: one text gives one result, a list of texts a list of them; what else it reads (ids,
+    pictures, sounds) is known when it runs.
+    """
+
+    @overload
+    def __call__(self, text: Text, /, *args: Any, target: Literal["all"], **options: Any) -> Results[Any]: ...
+
+    @overload
+    def __call__(self, text: Text, /, *args: P.args, **options: P.kwargs) -> One: ...
+
+    @overload
+    def __call__(
+        self, text: list[str] | list[tuple[str, str]] | list[Words], /, *args: P.args, **options: P.kwargs
+    ) -> Results[Any]: ...
+
+    @overload
+    def __call__(self, text: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...
+
+
+def of_texts(function: Callable[Concatenate[Subject, Any, P], One | Results[Any]]) -> OneOrMany[P, One]:
+    """The same, of one text or of several."""
+    return cast("OneOrMany[P, One]", verb(function))
+
+
 class Lens:
     """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is.
 
@@ -106,9 +140,9 @@ class Lens:
         """The largest residual found at load, or since the model was brought to another dtype or device."""
         return self.subject.residual
 
-    mixing = verb(mixing_calls.mixing)  # how much of each token goes into each, layer by layer
-    attribute = verb(attribute_verbs.attribute)  # one score a token
-    trace = verb(whole_answer)  # where each token of a whole answer comes from
+    mixing = of_texts(mixing_calls.mixing)  # type: ignore[arg-type]  # how much of each token goes into each one, by layer
+    attribute = of_texts(attribute_verbs.attribute)  # type: ignore[arg-type]  # one score a token
+    trace = of_texts(whole_answer)  # type: ignore[arg-type]  # where each token of a whole answer comes from
     plan = verb(attribute_verbs.plan)  # what a call would take
     plan_trace = verb(trace_plan)  # what a trace would
     compare = verb(side_by_side)  # several methods on one text

@@ -165,11 +165,22 @@ def test_the_whole_net_by_rules_written_out(name, method):
     torch.testing.assert_close(got, (leaf.detach() * gradient).sum(-1), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(("target", "itself"), [(3, True), (3, False), (4, True)])
+@pytest.mark.parametrize(
+    ("target", "itself", "temperature", "average", "clamp"),
+    [
+        (3, True, 2.0, 0.25, "layer"),
+        (3, True, 1.0, 0.5, "layer"),
+        (3, False, 1.0, None, "head"),
+        (4, True, 1.0, None, "layer"),
+        (4, True, 3.0, 0.0, "head"),
+        (3, True, 1.0, 1.0, "layer"),
+    ],
+)
 @pytest.mark.parametrize("paths", ["row", "all"])
-def test_path_logit_is_every_term_carried_to_the_log_odds(paths, target, itself):
-    """sum over layers, heads and rows i != j of max(0, what head h's term of j at row i adds), a term at a time; and
-    what the last token's embedding adds by itself, where that speaks for the answer (it does for token 3).
+def test_path_logit_is_every_term_carried_to_the_log_odds(paths, target, itself, temperature, average, clamp):
+    """sum over layers and rows i != j of max(0, what the heads' terms of j at row i add), a term at a time, against
+    what the head reads there and on average; and what the last token's embedding adds by itself, where that speaks for
+    the answer (it does for token 3).
     """
     ids = families.text(6)
     llama, q = LinearLlama(ids), len(ids) - 1
@@ -179,19 +190,26 @@ def test_path_logit_is_every_term_carried_to_the_log_odds(paths, target, itself)
     weights[target] = 1.0  # the gradient of log p / (1 - p) by the logits
     expected = np.zeros(len(ids))
     for k, layer in enumerate(llama.layers):
+        added = np.zeros((len(layer.alpha), len(ids), len(ids)))
         for h in range(len(layer.alpha)):
+            weighed = layer.alpha[h] ** (1 / temperature)
+            weighed = weighed / weighed.sum(1, keepdims=True)
+            reads = weighed @ layer.v[h]
             for i in range(len(ids)) if paths == "all" else [q]:
+                share = 0 if average is None else average
+                against = ((1 - share) * reads[i] + share * reads[: i + 1].mean(0)) * (average is not None)
                 for j in range(i):
                     part = np.zeros_like(layer.x)
-                    part[i] = layer.alpha[h, i, j] * (layer.v[h, j] @ layer.wo[h])
-                    expected[j] += max(0.0, float(llama.carried(part, k, behind=True) @ weights))
+                    part[i] = weighed[i, j] * ((layer.v[h, j] - against) @ layer.wo[h])
+                    added[h, i, j] = float(llama.carried(part, k, behind=True) @ weights)
+        expected += np.maximum(added.sum(0) if clamp == "layer" else added, 0).reshape(-1, len(ids)).sum(0)
     part = np.zeros_like(llama.layers[0].x)
     part[q] = llama.layers[0].x[q]
     said = float(llama.carried(part) @ weights)
     assert (said > 0) == (target == 3) and expected[q] == 0
     expected[q] = max(0.0, said) * itself
-    options = {"paths": paths, "itself": itself, "normalize": False}
-    got = families.lens("llama", "causal").attribute(ids, "path_logit", target=target, **options)
+    options = {"paths": paths, "itself": itself, "temperature": temperature, "average": average, "clamp": clamp}
+    got = families.lens("llama", "causal").attribute(ids, "path_logit", target=target, normalize=False, **options)
     np.testing.assert_allclose(got.scores.numpy(), expected, rtol=1e-9, atol=1e-11)
     assert expected.any()
 
@@ -328,6 +346,8 @@ def test_its_own_temperature_is_the_softmaxs_own_gradient_in_blocks_of_rows(form
             "expected paths='row' or 'all' for path_logit",
         ),
         ("llama", "causal", "path_logit", {"itself": "no"}, UnknownOption, "expected itself= True or False"),
+        ("llama", "causal", "path_logit", {"temperature": 0}, UnknownOption, "expected temperature= a number above 0"),
+        ("llama", "causal", "path_logit", {"average": 2}, UnknownOption, "expected average= a share of 0 to 1"),
         ("llama", "causal", "gim", {"readout": 0}, Undefined, "gim reads the row that answers; leave readout= out"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 import mixlens
 from mixlens.reproduce import known, reproduce
+from mixlens.reproduce.peers import Peer
 from mixlens.reproduce.report import circumstances
 from mixlens.reproduce.study import Study
 from models import chats, families
@@ -26,6 +27,7 @@ GROUPS = {
 @pytest.fixture
 def study(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "GROUPS", GROUPS)
+    monkeypatch.setattr(known, "PEERS", ())
     monkeypatch.setattr(known, "TASKS", {"agreement": ("agreement", {}), "needle": ("needle", {"keys": 2})})
     made = Study("known-source", None, tmp_path / "page", tmp_path / "runs", limit=2, seeds=2, costly=1)
     lens = mixlens.load(families.make("llama", "causal", max_position_embeddings=128), chats.tokenizer())
@@ -50,6 +52,42 @@ def test_what_is_measured(study, monkeypatch):
     for key, values in panel.values.items():
         assert np.array_equal(again.panels[0].values[key], values, equal_nan=True)
     assert again.panels[-1].values == beside.values
+
+
+def test_packages_have_rows_where_they_are_installed(study, monkeypatch):
+    monkeypatch.setattr(known, "planted", lambda kind, count, seed, **options: _examples(count, seed))
+    monkeypatch.setattr(known, "GROUPS", {"some": GROUPS["some"]})
+
+    def first(twin, tokenizer):
+        return lambda question: [float(i == 3) for i in range(len(question))]  # where the gold is
+
+    def missing(twin, tokenizer):
+        raise AssertionError("what is not installed is not asked")
+
+    packages = (
+        Peer("mixlens", "gold", first, versus=True),
+        Peer("mixlens", "dear", first, costly=True),
+        Peer("no-such-package", "", missing),
+    )
+    monkeypatch.setattr(known, "PEERS", packages)
+    gold, dear = (f"mixlens {mixlens.__version__} (package, {variant})" for variant in ("gold", "dear"))
+    result = known.table(study)
+    ranks = result.panels[0]
+    assert ranks.rows == ("random", "head_logit", gold, dear)
+    for task in ranks.columns:
+        assert ranks.values[gold, task].tolist() == [1.0] * 4
+        assert np.array_equal(ranks.values[dear, task], [1.0, np.nan, 1.0, np.nan], equal_nan=True)
+    assert result.panels[-1].values[gold, "rho of two texts"].mean == pytest.approx(1)
+    says = "\n".join(result.notes)
+    assert f"\n{dear}: on the first 1 items of a task and seed, of needle in filler on none" in says
+    assert f"{gold}, {dear}: the packages' own code by their defaults; held against the foil where" in says
+    assert f"where there is one: {gold}, the others explain the answer alone" in says
+    assert result.notes[-1] == "not installed, so without a row: no-such-package (the extra `peers`)"
+    folders = {path.name for path in study.runs.iterdir()}
+    assert f"known-source-agreement-0-mixlens-{mixlens.__version__.replace('.', '-')}--package--gold--limit2" in folders
+    assert (
+        f"known-source-agreement-0-mixlens-{mixlens.__version__.replace('.', '-')}--package--dear--1-limit2" in folders
+    )
 
 
 def _examples(count, seed):
@@ -86,6 +124,7 @@ def test_the_best_is_told_from_the_others():
 )
 def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "GROUPS", {"some": GROUPS["some"]})
+    monkeypatch.setattr(known, "PEERS", ())
     monkeypatch.setattr(known, "TASKS", {"needle": ("needle", {"keys": 3})})
     page = reproduce("known-source", tmp_path, limit=4, seeds=1).read_text("utf-8")
     table = page.partition("### Mean reciprocal rank of the source")[2].partition("###")[0]

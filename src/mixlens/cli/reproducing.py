@@ -35,7 +35,10 @@ def reproduce(
     batch_size: Annotated[int, typer.Option(metavar="N")] = 32,
     debug: Debug = False,
 ) -> None:
-    """Run a paper's table or figure again: our numbers beside the paper's, and which of its claims hold here."""
+    """Run a paper's table or figure again: our numbers beside the paper's, and which of its claims hold here.
+
+    known-source measures other packages too, where they are installed: the extra "peers".
+    """
     with reported(debug):
         from mixlens.reproduce import REPRODUCTIONS
         from mixlens.reproduce import reproduce as run

@@ -16,8 +16,11 @@ def dots(terms: Terms, vectors: Float[Tensor, "batch row dim"]) -> Float[Tensor,
     The vector goes through the projection once a row and head, so the work is that of attention itself:
     O(row key head (head dim)). Sums over heads, and the residual's x_i . u_i at i = j, are the caller's.
     """
-    directions = torch.einsum("hwd,brd->bhrw", terms.projection, vectors)
-    if terms.scale is not None:
-        directions = directions * terms.scale[:, None, :, None]
     values = repeat_heads(terms.values, terms.call.groups)
-    return terms.call.weights() * (directions @ values.transpose(2, 3))
+    return terms.call.weights() * (directions(terms, vectors) @ values.transpose(2, 3))
+
+
+def directions(terms: Terms, vectors: Float[Tensor, "batch row dim"]) -> Float[Tensor, "batch head row width"]:
+    """The vector of each row as every head's values see it: scale_i projection^h u_i."""
+    out = torch.einsum("hwd,brd->bhrw", terms.projection, vectors)
+    return out if terms.scale is None else out * terms.scale[:, None, :, None]

@@ -14,6 +14,7 @@ from mixlens.attribute.names import known as known_method
 from mixlens.attribute.variants import removal_default
 from mixlens.errors import UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import plain
+from mixlens.evaluation.given import Given, Scorer
 from mixlens.evaluation.refusals import refuse, refuse_headless, refuse_no_lens
 from mixlens.lens import Lens
 from mixlens.measure import MEASURES, Corpus, Curve, Measure, measure
@@ -22,7 +23,7 @@ METHODS = ("attention_rollout", "globenc", "alti", "value_zeroing", "attcat", "g
 NULL = "random"
 MODEL = "model"  # what stands for a method in the lines of measures that look at none
 SPAN_OPTIONS = {"spans": "cue", "pieces": "all"}
-Entry = str | tuple[str, str, Mapping[str, Any]]
+Entry = str | tuple[str, str | Scorer, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Job:
     @property
     def key(self) -> str:
         """The same for the same method with the same options."""
-        return self.name + json.dumps(plain(self.options), sort_keys=True)
+        kind = " given" if isinstance(self.facts, Given) else ""
+        return self.name + kind + json.dumps(plain(self.options), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,10 @@ def make(
         label, name, values = _labelled(entry, options)
         if label in labels:
             raise UnknownOption(f"expected every method once, got {label!r} twice; (label, name, options) renames one")
+        if not isinstance(name, str):
+            job = Job(label, values, Given(label, "a function of one's own", "-", function=name))
+            jobs[job.key], labels[label] = job, job.key
+            continue
         values = {"seed": seed, **values} if name == NULL else values
         labels[label] = add(name, values, "each" if layers == "each" else "upto" if layers == "upto" else None)
     asked_labels = tuple(labels)
@@ -179,7 +185,9 @@ def known(
         if name not in names:
             raise UnknownOption(f"options for {name!r}, which is not evaluated{did_you_mean(name, names)}")
     for entry in methods:
-        known_method(*_labelled(entry, options)[1:])
+        _, method, values = _labelled(entry, options)
+        if isinstance(method, str):
+            known_method(method, values)
     for entry in measures:
         yardstick = _yardstick(entry, options, reference)
         if yardstick.reference is not None:
@@ -226,6 +234,8 @@ def _job(lens: Lens, name: str, values: Mapping[str, Any], deep: Deep | None) ->
 
 def _yardstick(entry: Entry, options: Mapping[str, Mapping[str, Any]], reference: str) -> Yardstick:
     label, name, values = _labelled(entry, options)
+    if not isinstance(name, str):
+        raise UnknownOption(f"expected the name of a measure for {label!r}, got a function; see mixlens.measures()")
     label = _split(label)[0] if label == name else label  # a label of one's own may hold a colon
     name, named_reference = _split(name)
     kind = measure(name)
@@ -240,21 +250,26 @@ def _yardstick(entry: Entry, options: Mapping[str, Mapping[str, Any]], reference
 
 
 def _measure(entry: Entry) -> Measure:
-    return measure(_split(_labelled(entry, {})[1])[0])
+    name = _labelled(entry, {})[1]
+    return measure(_split(str(name))[0])
 
 
-def _labelled(entry: Entry, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, dict[str, Any]]:
+def _labelled(entry: Entry, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, str | Scorer, dict[str, Any]]:
     if isinstance(entry, str):
         return entry, entry, dict(options.get(entry, {}))
     try:
         label, name, values = entry
+        if callable(name):
+            return str(label), name, {**options.get(label, {}), **values}
         return str(label), str(name), {**options.get(name, {}), **options.get(label, {}), **values}
     except (TypeError, ValueError):
-        raise UnknownOption(f"expected a name or (label, name, options), got {entry!r}") from None
+        raise UnknownOption(f"expected a name or (label, name or function, options), got {entry!r}") from None
 
 
 def _names(entry: Entry) -> tuple[str, ...]:
     label, name, _ = _labelled(entry, {})
+    if not isinstance(name, str):
+        return (label,)
     return label, name, *(_split(name) if ":" in name and _split(name)[0] in MEASURES else ())
 
 

@@ -75,7 +75,8 @@ def evaluate(
     `data`: a path (.jsonl, .csv, .tsv, .json, .txt, .parquet), a hub name, a `datasets.Dataset`, a table (pandas,
     polars, Arrow), or an iterable of rows, texts or `Example`s; the bundled sample of 40 sentences by default.
     `methods`, `measures`: names, or (label, name, options); six methods by default, none where the measures look at the
-    model alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. `out`: a folder
+    model alone (`anisotropy`, `mdl_compression`); `"spearman:saliency"` sets a measure's reference. For a method's name
+    may stand a function, which gives a score for each token of what is asked (`Question`). `out`: a folder
     that keeps the results as they come; started again with the same arguments the run goes on there. `task`: a name of
     `TASKS` or what `mixlens.task(...)` gives. `encoding`: of a text file; None: by its byte order mark, else UTF-8.
     `target`: what is explained, for all texts alike; "label" is each text's gold label, None the prediction. `layers`:
@@ -101,6 +102,10 @@ def evaluate(
         >>> task = mixlens.task("classification", text="review", label="stars")
         >>> mixlens.evaluate(lens, rows, ["alti"], ["spearman"], task=task, target="label").row("spearman", "alti").n
         2
+        >>> def last(question):  # scores from elsewhere
+        ...     return [float(i) for i in range(len(question))]
+        >>> mixlens.evaluate(lens, methods=["alti", ("last", last, {})], measures=["aopc"], limit=4)
+        Table(2 methods, 1 measure, 4 examples)
     """
     report: Any = progress  # a function or None, by `barred`
     summarise(np.zeros(1), level=level, resamples=resamples)  # what they may be, before the work

@@ -18,6 +18,7 @@ from mixlens.capture.stream import Stream
 from mixlens.capture.text import text_of
 from mixlens.errors import DataError, MissingExtra, UnknownMethod, UnknownOption
 from mixlens.evaluation.design import Job
+from mixlens.evaluation.given import Given, Question
 from mixlens.lens import Lens
 from mixlens.subject.head import Head
 from mixlens.target import Target
@@ -174,13 +175,26 @@ def explain(
         out |= _shared(lens, {key: jobs[key] for key in group}, chosen, targets, batch, memory) or {}
         for key in group:
             if key not in out:
-                run = partial(_explain, lens, [jobs[key]], chosen, targets, batch, memory)
+                job = jobs[key]
+                run = partial(_explain, lens, [job], chosen, targets, batch, memory)
+                if isinstance(job.facts, Given):
+                    run = partial(_given, lens, job, job.facts, chosen, targets)
                 out[key] = [row if isinstance(row, Failure) else row[0] for row in each(run, len(chosen))]
         tick(len(group))
-    return {key: [_left(row, jobs[key], item) for row, item in zip(out[key], chosen, strict=True)] for key in out}
+    return {
+        key: [kept_sources(row, jobs[key], item) for row, item in zip(out[key], chosen, strict=True)] for key in out
+    }
 
 
-def _left(scores: Any, job: Job, item: Item) -> Any:
+def _given(
+    lens: Lens, job: Job, facts: Given, chosen: Sequence[Item], targets: Sequence[Target], members: list[int]
+) -> list[list[Any]]:
+    """Per text the `Scores` of a function of one's own."""
+    questions = [Question(lens, chosen[i].example, chosen[i].tokens, targets[i]) for i in members]
+    return [[{None: facts.scores(question, job.options)}] for question in questions]
+
+
+def kept_sources(scores: Any, job: Job, item: Item) -> Any:
     """The same without the sources that are left out, as in a trace: 0, before rows are divided."""
     if not item.exclude or isinstance(scores, Failure):
         return scores

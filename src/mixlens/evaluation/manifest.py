@@ -9,6 +9,7 @@ from typing import Any
 from mixlens.answer.spans import LONGEST_ANSWER
 from mixlens.evaluation.design import Design, Yardstick
 from mixlens.evaluation.fingerprint import model_facts, plain, versions
+from mixlens.evaluation.given import Given
 from mixlens.evaluation.scored import Setting
 from mixlens.evaluation.vectors import layers_of
 from mixlens.tasks import Source, Task
@@ -54,4 +55,5 @@ def _facts(y: Yardstick) -> dict[str, Any]:
 def _job(design: Design, label: str) -> dict[str, Any]:
     """What a method's label stands for."""
     job = design.jobs[design.methods[label]]
-    return {"name": job.name, "options": dict(job.options), "layers": list(job.numbers)}
+    of = job.facts.record if isinstance(job.facts, Given) else {}
+    return {"name": job.name, "options": dict(job.options), "layers": list(job.numbers), **of}

@@ -20,8 +20,9 @@ from mixlens.capture.joined import joined, predicting
 from mixlens.capture.stream import Stream
 from mixlens.capture.text import Tokens, text_of
 from mixlens.evaluation.design import Job
-from mixlens.evaluation.explain import Failure, Item, Scores, each
+from mixlens.evaluation.explain import Failure, Item, Scores, each, kept_sources
 from mixlens.evaluation.explain import explain as explain_texts
+from mixlens.evaluation.given import Given, Question
 from mixlens.lens import Lens
 from mixlens.results.units import prompt_units
 from mixlens.subject import Subject
@@ -144,14 +145,14 @@ def explain(
     longer = sorted(set(range(len(chosen))) - set(at))
     for key, job in jobs.items():
         for i in longer if key in short else range(len(chosen)):
-            (out[key][i],) = each(partial(_scores, lens.subject, job, chosen[i], batch, memory), 1)
+            (out[key][i],) = each(partial(_scores, lens, job, chosen[i], batch, memory), 1)
         tick(1)
     return out
 
 
 def _of_texts(job: Job) -> bool:
     """Whether a method asks no more of an answer than of a text: neither its span nor the prompt's documents."""
-    return job.options.get("readout") is None and "span" not in job.facts.options()
+    return not isinstance(job.facts, Given) and job.options.get("readout") is None and "span" not in job.facts.options()
 
 
 def _one_token(item: TracedItem) -> bool:
@@ -159,15 +160,24 @@ def _one_token(item: TracedItem) -> bool:
     return len(item.answers) == 1 and (item.example.foil is None or item.answer.target.foil_index is not None)
 
 
-def _scores(
-    subject: Subject, job: Job, item: TracedItem, batch: int, memory: int | None, members: list[int]
-) -> list[Scores]:
+def _scores(lens: Lens, job: Job, item: TracedItem, batch: int, memory: int | None, members: list[int]) -> list[Scores]:
     example = item.example
+    if isinstance(job.facts, Given):
+        question = Question(lens, example, item.tokens, answer=item.reply.ids, foil=_foil(item))
+        return [kept_sources({None: job.facts.scores(question, job.options)}, job, item)]
     given = example.answer if example.answer is not None else list(item.reply.ids)
     settings: dict[str, Any] = {"foil": example.foil, "documents": example.documents, "options": job.options}
     settings["exclude"] = item.exclude
-    traced = trace(subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **settings)
+    traced = trace(lens.subject, example.prompt, given, method=job.name, batch_size=batch, memory=memory, **settings)
     return [{None: traced.scores[:, : len(item.tokens)].detach().cpu().double().sum(0).numpy()}]
+
+
+def _foil(item: TracedItem) -> tuple[int, ...] | None:
+    """The token ids that the answer is held against: the answer's own where the two do not differ."""
+    if item.example.foil is None:
+        return None
+    others = [a.target.foil_index for a in item.answers]
+    return tuple(i if other is None else other for i, other in zip(item.reply.ids, others, strict=True))
 
 
 # --- perturbation ---

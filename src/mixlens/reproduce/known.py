@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ import numpy as np
 import mixlens
 from mixlens.capture.text import text_of
 from mixlens.errors import MixlensError
+from mixlens.evaluation.given import Question, Scorer
 from mixlens.measure.ranks import rank_correlation
 from mixlens.measure.statistics import paired
 from mixlens.reproduce.findings import Findings, Method, Number, Panel, Values
+from mixlens.reproduce.peers import PEERS
 from mixlens.reproduce.study import Study
-from mixlens.results import Trace
 from mixlens.tasks import Example
 from mixlens.tasks.planted import planted
 
@@ -36,6 +38,7 @@ TASKS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "indirect object": ("ioi", {}),
     "agreement": ("agreement", {"attractors": 1}),
 }
+Line = tuple[str, str | Scorer, Mapping[str, Any]]  # label, method or another package, options
 # Groups of methods, each with a run of its own: a method that is put into one leaves the others' results as they are.
 GROUPS: dict[str, tuple[Method, ...]] = {
     "maps": (
@@ -51,7 +54,11 @@ GROUPS: dict[str, tuple[Method, ...]] = {
     "answers": (
         ("head_logit", "head_logit", {}),
         ("head_logit, signed", "head_logit", {"signed": True}),
-        ("path_logit, itself left out", "path_logit", {"itself": False}),
+        (
+            "path_logit, terms alone, itself left out",
+            "path_logit",
+            {"average": None, "clamp": "head", "itself": False},
+        ),
         ("alti_logit", "alti_logit", {}),
         ("alti_logit, ffn", "alti_logit", {"ffn": True}),
         ("saliency", "saliency", {}),
@@ -64,6 +71,7 @@ GROUPS: dict[str, tuple[Method, ...]] = {
         ("gim, l2", "gim", {"reduce": "l2"}),
     ),
     "paths": (("path_logit", "path_logit", {}),),
+    "terms": (("path_logit, terms alone", "path_logit", {"average": None, "clamp": "head"}),),
     "routes": (("flashtrace", "flashtrace", {}),),
     COSTLY: (
         ("value_zeroing", "value_zeroing", {"receptive_field": False}),
@@ -100,7 +108,8 @@ def table(study: Study) -> Findings:
             for key, numbers in _measured(study, task, seed, examples).items():
                 parts.setdefault((*key, task), []).append(numbers)
     study.counted.update(kept)
-    every = [line for methods in GROUPS.values() for line in methods]
+    groups = _groups()
+    every = [line for _, methods in groups.values() for line in methods]
     rows = tuple(label for label, _, _ in every)
     panels = []
     for measure, title in TITLES.items():
@@ -109,10 +118,34 @@ def table(study: Study) -> Findings:
     panels.insert(1, _best(panels[0]))
     panels.append(_beside(study, every))
     notes = [f"{task}: {kept[task]} of {prompts[task]} prompts, which the model answers so" for task in TASKS]
-    if study.costly is not None and COSTLY in GROUPS:
-        names = ", ".join(label for label, _, _ in GROUPS[COSTLY])
+    costly = [label for dear, methods in groups.values() if dear for label, _, _ in methods]
+    if study.costly is not None and costly:
+        names = ", ".join(costly)
         notes.append(f"{names}: on the first {study.costly} items of a task and seed, of {', '.join(LONG)} on none")
+    there = [peer.label for peer in PEERS if peer.installed]
+    if there:
+        versus = [peer.label for peer in PEERS if peer.installed and peer.versus]
+        notes.append(
+            f"{', '.join(there)}: the packages' own code by their defaults; held against the foil where there is one: "
+            f"{', '.join(versus) or 'none'}, the others explain the answer alone"
+        )
+    absent = sorted({peer.package for peer in PEERS if not peer.installed})
+    if absent:
+        notes.append(f"not installed, so without a row: {', '.join(absent)} (the extra `peers`)")
     return Findings(tuple(panels), tuple(notes))
+
+
+def _groups() -> dict[str, tuple[bool, tuple[Line, ...]]]:
+    """name -> (whether costly, its methods): our own, and a group for each method of a package that is installed."""
+    out: dict[str, tuple[bool, tuple[Line, ...]]] = {
+        name: (name == COSTLY, methods) for name, methods in GROUPS.items()
+    }
+    there = [peer for peer in PEERS if peer.installed]
+    return out | {_slug(peer.label): (peer.costly, ((peer.label, peer, {}),)) for peer in there}
+
+
+def _slug(label: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in label)
 
 
 def _answered(study: Study, task: str, seed: int, items: int) -> tuple[list[Example], int]:
@@ -131,11 +164,11 @@ def _answered(study: Study, task: str, seed: int, items: int) -> tuple[list[Exam
 def _measured(study: Study, task: str, seed: int, examples: Sequence[Example]) -> dict[tuple[str, str], Values]:
     """(measure, method) -> (item,), NaN for items that a costly method was spared."""
     out: dict[tuple[str, str], Values] = {}
-    for group, methods in GROUPS.items():
-        if not examples or (group == COSTLY and task in LONG):
+    for group, (costly, methods) in _groups().items():
+        if not examples or (costly and task in LONG):
             out |= {(measure, label): np.full(len(examples), np.nan) for label, _, _ in methods for measure in TITLES}
             continue
-        few = study.costly if group == COSTLY else None
+        few = study.costly if costly else None
         part = f"{_part(task, seed)}-{group}" + ("" if few is None else f"-{few}")
         ran = study.evaluate(part, ROLE, examples[:few], methods, MEASURES)
         for label, _, _ in methods:
@@ -173,7 +206,7 @@ def _defined(value: Values | Number | None) -> TypeGuard[Values]:
     return isinstance(value, np.ndarray) and bool(np.isfinite(value).any())
 
 
-def _beside(study: Study, methods: Sequence[Method]) -> Panel:
+def _beside(study: Study, methods: Sequence[Line]) -> Panel:
     """Seconds beside those of random scores (two passes), and Spearman's rho of scores of different texts."""
     texts = planted("needle", TEXTS, seed=99, keys=4, filler=8)
     columns = ("time of two passes", "rho of two texts", "rho with position")
@@ -181,12 +214,13 @@ def _beside(study: Study, methods: Sequence[Method]) -> Panel:
     lens = study.lens(ROLE)
     for label, name, options in methods:
 
-        def numbers(row: Mapping[str, Any], name: str = name, options: Mapping[str, Any] = options) -> list[float]:
+        def numbers(
+            row: Mapping[str, Any], name: str | Scorer = name, options: Mapping[str, Any] = options
+        ) -> list[float]:
             return _of_method(lens, texts, name, options)
 
-        slug = "".join(c if c.isalnum() else "-" for c in label)
-        rows = [{"method": name, "options": dict(options)}]
-        (gauges,) = study.each(f"known-source-beside-{slug}", ROLE, rows, numbers)
+        rows = [{"method": name if isinstance(name, str) else label, "options": dict(options)}]
+        (gauges,) = study.each(f"known-source-beside-{_slug(label)}", ROLE, rows, numbers)
         out |= {(label, column): Number(float(value)) for column, value in zip(columns, gauges, strict=True)}
     note = (
         f"Time as a multiple of what random scores take (two passes), the median of {TEXTS} texts of {LENGTH} "
@@ -195,21 +229,27 @@ def _beside(study: Study, methods: Sequence[Method]) -> Panel:
     return Panel(BESIDE, tuple(label for label, _, _ in methods), columns, out, note=note, kind="rank correlation")
 
 
-def _of_method(lens: mixlens.Lens, texts: Sequence[Example], name: str, options: Mapping[str, Any]) -> list[float]:
+def _of_method(
+    lens: mixlens.Lens, texts: Sequence[Example], name: str | Scorer, options: Mapping[str, Any]
+) -> list[float]:
     scores, seconds = [], []
     for example in texts:
         ids = list(text_of(lens.subject.read(example.prompt).require()[0]).ids[:LENGTH])
         prompt, answer = ids[:-1], ids[-1:]
+        ask: Callable[[], Any] = (
+            partial(_traced, lens, prompt, answer, name, options)
+            if isinstance(name, str)
+            else partial(name, _question(lens, example, prompt, answer))
+        )
         begun = time.perf_counter()
         lens.trace(prompt, answer, "random")
         middle = time.perf_counter()
         try:
-            trace = lens.trace(prompt, answer, name, **options)
+            prompt_scores = np.asarray(ask(), dtype=np.float64)
         except MixlensError:
             return [float("nan")] * 3
-        assert isinstance(trace, Trace)
         seconds.append((time.perf_counter() - middle) / (middle - begun))
-        scores.append(trace.scores[0, : len(prompt)].double().numpy())
+        scores.append(prompt_scores)
     between = [rank_correlation(a, b) for a, b in combinations(scores, 2)]
     places = np.arange(len(scores[0]), dtype=np.float64)
     return [
@@ -217,3 +257,17 @@ def _of_method(lens: mixlens.Lens, texts: Sequence[Example], name: str, options:
         float(np.mean(between)),
         float(np.mean([rank_correlation(s, places) for s in scores])),
     ]
+
+
+def _traced(
+    lens: mixlens.Lens, prompt: Sequence[int], answer: Sequence[int], name: str, options: Mapping[str, Any]
+) -> Any:
+    trace: Any = lens.trace(prompt, answer, name, **options)
+    return trace.scores[0, : len(prompt)].double()
+
+
+def _question(lens: mixlens.Lens, example: Example, prompt: Sequence[int], answer: Sequence[int]) -> Question:
+    """The same question for another package, which takes the prompt as a text."""
+    text = lens.tokenizer.decode(list(prompt), clean_up_tokenization_spaces=False)
+    example = Example(example.id, prompt=text, answer=list(answer))
+    return Question(lens, example, lens.subject.read(text).require()[0], answer=tuple(answer))

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mixlens.attribute.frozen.edges import Edges, Measured
 from mixlens.attribute.frozen.engine import RuledPass, covectors, gradients, products, ruled_pass
 from mixlens.attribute.frozen.family import Frozen
 from mixlens.attribute.frozen.rules import RULES, Rules
@@ -22,8 +23,7 @@ from mixlens.capture.attention import blocks
 from mixlens.capture.offload import there
 from mixlens.capture.run import LayerPass
 from mixlens.cost import Cost, keys_and_values
-from mixlens.decompose import Block, Terms
-from mixlens.decompose.dots import dots
+from mixlens.decompose import Block
 from mixlens.decompose.tiles import ROW_BYTES
 from mixlens.errors import UnknownOption
 from mixlens.precision import widened
@@ -43,9 +43,13 @@ ROW = replace(BACKWARD, held=lambda sizes, n: BACKWARD.held(sizes, n) + keys_and
 
 @dataclass(frozen=True)
 class PathLogit(Frozen):
-    """sum over layers, heads and rows i of max(0, alpha_ij^h (W_O^h v_j^h) . u_i), j != i, u_i the frozen gradient of
-    the answer by what the layer's attention writes at row i; the row that answers has max(0, x . u) of its own token,
-    x the first layer's input there and u the gradient by it (`itself=False`: without).
+    """sum over layers and rows i of max(0, sum over heads of p_ij^h W_O^h (v_j^h - r_i^h) . u_i), j != i, u_i the
+    frozen gradient of the answer by what the layer's attention writes at row i; the row that answers has max(0, x . u)
+    of its own token, x the first layer's input there and u the gradient by it (`itself=False`: without).
+
+    p: the head's weights at `temperature`. r_i: what it reads so, 1 - `average` of it at row i, `average` of it the
+    mean over the rows up to i. `clamp="head"`: each head's negative terms are dropped. `temperature=1, average=None`:
+    the heads' terms as they are, with no r.
 
     `paths="row"`: of the answering row alone, whose gradient goes back to itself: no later row reads it, and of what it
     reads nothing reaches its own attention again but by its own weight. So one backward pass serves all answers.
@@ -63,7 +67,7 @@ class PathLogit(Frozen):
         return ALL if options.get("paths") == "all" else ROW
 
     def options(self) -> dict[str, Any]:
-        return {"paths": "row", "itself": True}
+        return {"paths": "row", "itself": True, "temperature": 1.0, "average": 0.5, "clamp": "layer"}
 
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
@@ -93,7 +97,7 @@ class PathLogit(Frozen):
         options: Mapping[str, Any],
     ) -> RuledPass:
         """The pass, with what every attention reads and writes."""
-        paths = options.get("paths", "row")
+        paths, measured = options.get("paths", "row"), _measured(options)
         if paths not in PATHS:
             raise UnknownOption(f"expected paths='row' or 'all' for {self.name}, got {paths!r}")
         if paths == "all":
@@ -101,9 +105,9 @@ class PathLogit(Frozen):
         count, n = inputs["input_ids"].shape
         at = torch.tensor(list(rows), dtype=torch.int64, device=subject.device).view(count, -1)
 
-        def keep(seen: LayerPass) -> Terms:
+        def keep(seen: LayerPass) -> Edges:
             with torch.no_grad():
-                return Block(subject.spec, _apart(seen)).only(at.to(seen.x.device)).terms("attention")
+                return measured.edges(Block(subject.spec, _apart(seen)), at.to(seen.x.device))
 
         again = runs_again(sizes_of(subject), n)
         return ruled_pass(subject, inputs, texts, rows, self.rules, keep=keep, alone=at, recompute=again)
@@ -125,9 +129,10 @@ class PathLogit(Frozen):
         *slopes, start = gradients(passed, covector, [*passed.written, passed.leaf], last=last)
         at = torch.tensor(list(rows), dtype=torch.int64, device=start.device)[:, None]
         total = _alone(passed, start, at)[:, 0] * itself
+        measured = _measured(options)
         for seen, u in zip(passed.seen, slopes, strict=True):
             with torch.no_grad(), there(seen.module):
-                total += everywhere(Block(subject.spec, seen), widened(u).view_as(passed.leaf))
+                total += everywhere(measured, Block(subject.spec, seen), widened(u).view_as(passed.leaf))
         return total.cpu()
 
 
@@ -137,8 +142,8 @@ def reaching(passed: RuledPass, covector: Tensor, itself: bool) -> Float[Tensor,
     """
     *slopes, start = gradients(passed, covector, [*passed.written, passed.leaf])
     with torch.no_grad():
-        total = torch.stack([_positive(terms, widened(u)) for terms, u in zip(passed.seen, slopes, strict=True)]).sum(0)
-        return total + _alone(passed, start, passed.seen[0].place) if itself else total
+        total = torch.stack([edges.positive(widened(u)) for edges, u in zip(passed.seen, slopes, strict=True)]).sum(0)
+        return total + _alone(passed, start, passed.seen[0].terms.place) if itself else total
 
 
 @torch.no_grad()
@@ -149,24 +154,23 @@ def _alone(passed: RuledPass, start: Tensor, rows: Int[Tensor, "text row"]) -> F
     return out.scatter(2, rows[..., None], scores.gather(1, rows)[..., None])
 
 
-def everywhere(block: Block, u: Float[Tensor, "text token dim"]) -> Float[Tensor, "text token"]:
+def everywhere(measured: Measured, block: Block, u: Float[Tensor, "text token dim"]) -> Float[Tensor, "text token"]:
     """The positive terms of a layer at all of its rows."""
     batch, n, dim = u.shape
     total = u.new_zeros(batch, n)
+    means = measured.means(block)
     for part in blocks(n, ROW_BYTES // (batch * block.call.q.shape[1] * n * u.element_size())):
         at = torch.arange(part.start, part.stop, dtype=torch.int64, device=u.device).expand(batch, -1)
         mine = u.gather(1, at[..., None].expand(-1, -1, dim))
-        total += _positive(block.only(at).terms("attention"), mine).sum(1)
+        total += measured.edges(block, at, means).positive(mine).sum(1)
     return total
-
-
-def _positive(terms: Terms, u: Float[Tensor, "text row dim"]) -> Float[Tensor, "text row token"]:
-    """sum over heads of max(0, alpha_ij^h (W_O^h v_j^h) . u_i), without a token's own term."""
-    assert terms.place is not None
-    return dots(terms, u).clamp_min(0).sum(1).scatter(2, terms.place[..., None], 0.0)
 
 
 def _apart(seen: LayerPass) -> LayerPass:
     """The same layer beside the graph."""
     kept = {k: each_tensor(v, Tensor.detach) for k, v in vars(seen).items()}
     return LayerPass(**kept)
+
+
+def _measured(options: Mapping[str, Any]) -> Measured:
+    return Measured(options.get("temperature", 1.0), options.get("average", 0.5), options.get("clamp", "layer"))

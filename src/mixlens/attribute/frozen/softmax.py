@@ -1,4 +1,6 @@
-"""Attention whose softmax is differentiated at another temperature, in blocks of rows: no square of a layer lives."""
+"""Attention whose softmax is taken, or differentiated, at another temperature, in blocks of rows: no square of a layer
+lives.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,21 @@ from mixlens.capture.attention import Call, blocks, repeat_heads
 from mixlens.precision import widened
 
 ROW_BYTES = 8 << 20  # attention weights held at a time
+
+
+def read(call: Call, temperature: float) -> Tensor:
+    """What the heads read at a temperature, (batch, head, row, width), without a gradient's rules."""
+    if temperature == 1:
+        return Call.output(call)
+    fused = not call.given and all(part is None for part in (call.softcap, call.bias, call.sinks))
+    if fused and (call.mask is None or call.mask.dtype == torch.bool):  # another scale is another temperature
+        return Call(
+            call.q, call.k, call.v, call.mask, call.scaling / temperature, None, None, call.causal
+        ).output()  # fmt: skip
+    v = repeat_heads(call.v, call.groups)
+    size = ROW_BYTES // (len(v) * v.shape[1] * v.shape[2] * widened(v[:0]).element_size())
+    weights = (call.softmax(call.logits(rows), temperature) for rows in blocks(call.q.shape[2], size))
+    return torch.cat([part.to(v.dtype) @ v for part in weights], 2)
 
 
 def tempered(call: Call, temperature: float) -> Tensor:

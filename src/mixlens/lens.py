@@ -14,6 +14,7 @@ from mixlens.compare import compare as side_by_side
 from mixlens.errors import UnknownOption
 from mixlens.inventory import supports
 from mixlens.mixing import calls as mixing_calls
+from mixlens.overloads import of_classes, of_pairs, of_prompts, of_tensors, of_texts
 from mixlens.process import settled
 from mixlens.similarity import similarity as alike
 from mixlens.subject import Subject, TwoTowers, examined
@@ -106,14 +107,14 @@ class Lens:
         """The largest residual found at load, or since the model was brought to another dtype or device."""
         return self.subject.residual
 
-    mixing = verb(mixing_calls.mixing)  # how much of each token goes into each, layer by layer
-    attribute = verb(attribute_verbs.attribute)  # one score a token
-    trace = verb(whole_answer)  # where each token of a whole answer comes from
+    mixing = of_texts(verb(mixing_calls.mixing))  # how much of each token goes into each, layer by layer
+    attribute = of_classes(verb(attribute_verbs.attribute))  # one score a token
+    trace = of_prompts(verb(whole_answer))  # where each token of a whole answer comes from
     plan = verb(attribute_verbs.plan)  # what a call would take
     plan_trace = verb(trace_plan)  # what a trace would
     compare = verb(side_by_side)  # several methods on one text
-    similarity = verb(alike)  # which words of two texts made their vectors alike
-    mixing_ratio = verb(mixing_calls.mixing_ratio)  # the share of each token that comes from others
+    similarity = of_pairs(verb(alike))  # which words of two texts made their vectors alike
+    mixing_ratio = of_tensors(verb(mixing_calls.mixing_ratio))  # the share of each token that comes from others
     output_statistics = verb(mixing_calls.output_statistics)  # of each layer's output over texts
 
     def __repr__(self) -> str:

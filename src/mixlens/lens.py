@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mixlens.architectures import Spec
 from mixlens.attribute import verbs as attribute_verbs
@@ -14,6 +14,7 @@ from mixlens.compare import compare as side_by_side
 from mixlens.errors import UnknownOption
 from mixlens.inventory import supports
 from mixlens.mixing import calls as mixing_calls
+from mixlens.overloads import of_classes, of_pairs, of_prompts, of_tensors, of_texts
 from mixlens.process import settled
 from mixlens.similarity import similarity as alike
 from mixlens.subject import Subject, TwoTowers, examined
@@ -22,17 +23,8 @@ from mixlens.trace import plan_trace as trace_plan
 from mixlens.trace import trace as whole_answer
 from mixlens.wrappers import taken_apart
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from mixlens.capture.given import Words
-    from mixlens.results import Results
-
-    Text: TypeAlias = str | tuple[str, str] | Words
-
 P = ParamSpec("P")
 R = TypeVar("R")
-One = TypeVar("One", covariant=True)
 
 
 @settled
@@ -77,31 +69,6 @@ def verb(function: Callable[Concatenate[Subject, P], R]) -> Callable[Concatenate
     return call
 
 
-class OneOrMany(Protocol[P, One]):
-    """A verb for type checkers: one text gives one result, a list of texts a list of them; what else it reads (ids,
-    pictures, sounds) is known when it runs.
-    """
-
-    @overload
-    def __call__(self, text: Text, /, *args: Any, target: Literal["all"], **options: Any) -> Results[Any]: ...
-
-    @overload
-    def __call__(self, text: Text, /, *args: P.args, **options: P.kwargs) -> One: ...
-
-    @overload
-    def __call__(
-        self, text: list[str] | list[tuple[str, str]] | list[Words], /, *args: P.args, **options: P.kwargs
-    ) -> Results[Any]: ...
-
-    @overload
-    def __call__(self, text: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...
-
-
-def of_texts(function: Callable[Concatenate[Subject, Any, P], One | Results[Any]]) -> OneOrMany[P, One]:
-    """The same, of one text or of several."""
-    return cast("OneOrMany[P, One]", verb(function))
-
-
 class Lens:
     """A model under the lens. Each call runs on a shadow that shares the model's tensors; the model stays as it is.
 
@@ -140,14 +107,14 @@ class Lens:
         """The largest residual found at load, or since the model was brought to another dtype or device."""
         return self.subject.residual
 
-    mixing = of_texts(mixing_calls.mixing)  # type: ignore[arg-type]  # how much of each token goes into each one, by layer
-    attribute = of_texts(attribute_verbs.attribute)  # type: ignore[arg-type]  # one score a token
-    trace = of_texts(whole_answer)  # type: ignore[arg-type]  # where each token of a whole answer comes from
+    mixing = of_texts(verb(mixing_calls.mixing))  # how much of each token goes into each, layer by layer
+    attribute = of_classes(verb(attribute_verbs.attribute))  # one score a token
+    trace = of_prompts(verb(whole_answer))  # where each token of a whole answer comes from
     plan = verb(attribute_verbs.plan)  # what a call would take
     plan_trace = verb(trace_plan)  # what a trace would
     compare = verb(side_by_side)  # several methods on one text
-    similarity = verb(alike)  # which words of two texts made their vectors alike
-    mixing_ratio = verb(mixing_calls.mixing_ratio)  # the share of each token that comes from others
+    similarity = of_pairs(verb(alike))  # which words of two texts made their vectors alike
+    mixing_ratio = of_tensors(verb(mixing_calls.mixing_ratio))  # the share of each token that comes from others
     output_statistics = verb(mixing_calls.output_statistics)  # of each layer's output over texts
 
     def __repr__(self) -> str:

@@ -125,6 +125,7 @@ def test_what_documents_are_refused(names, texts, words):
         (b"text=-", "standard input", InputError),
         (b"text=" + b"a" * 10_001, "at most 10,000 characters in text, got 10,001", TooLong),
         (b"text=a&target=" + b"a" * 2_001, "at most 2,000 characters in target", TooLong),
+        (b"text=a&model=/etc/passwd", "the models that are offered here (m, ./n), got", UnknownOption),
         (b"text=a&model=/etc/passwd", "a folder is offered if it is named when the app is started", UnknownOption),
     ],
 )

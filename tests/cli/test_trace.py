@@ -123,6 +123,19 @@ def test_what_is_printed(trace):
     assert "path_logit" in result.stdout and "w8" in result.stdout
 
 
+def test_what_each_sentence_came_from_is_printed(trace, lens, tmp_path):
+    (tmp_path / "d.txt").write_text("w20 w21")
+    (tmp_path / "e.txt").write_text("w22 w23")
+    result = trace("w30", "--document", "one=d.txt", "--document", "two=e.txt", "--answer", ANSWER)
+    whole = lens.trace([{"role": "user", "content": "w30"}], ANSWER, documents={"one": "w20 w21", "two": "w22 w23"})
+    (citation,) = whole.citations(threshold=0.05)
+    assert {source.name for source in citation.sources} == {"one", "two"}
+    printed = " ".join(result.stdout.split())
+    for source in citation.sources:
+        chance = "stands out of" if source.stands_out else "no more than"
+        assert f"{source.name} {100 * source.share:.0f} % ({chance} chance, p = {source.p:.3f}" in printed
+
+
 def test_every_file(trace, tmp_path, lens):
     names = {"a.html", "a.png", "a.csv", "a.parquet", "a.tex", "a.json", "a.st"}
     words = "--html a.html --png a.png --csv a.csv --parquet a.parquet --latex a.tex --json a.json --save a.st".split()
@@ -173,6 +186,8 @@ def test_the_name_of_a_file_is_a_text_with_a_word_about_it(trace, tmp_path):
         ([PROMPT, "--document", "a="], "--document takes NAME=FILE"),
         ([PROMPT, "--document", "a=chat.json", "--document", "a=text.json"], "each name once, got 'a' twice"),
         ([PROMPT, "--document", "a=nowhere.txt"], "--document takes a file to read, got 'nowhere.txt'"),
+        ([PROMPT, "--document", "a=bytes.json"], "'bytes.json' is no UTF-8 (byte 0xff): iconv -t utf-8"),
+        ([PROMPT, "--document", "a=two.png"], "--document takes a text, no picture and no sound"),
         ([PROMPT, "--document", "a=."], "--document takes a file to read, got '.'"),
         (["-", "--document", "a=-"], "'-' is standard input, which can be read once"),
         ([PROMPT, "--by", "letter"], "--by is one of token, word, sentence"),
@@ -192,6 +207,7 @@ def test_wrong_usage_is_exit_code_2_before_a_model_is_loaded(trace, tmp_path, mo
     for name, text in {"chat": json.dumps(USER), "text": "Hi", "number": "3", "empty": "[]"}.items():
         (tmp_path / f"{name}.json").write_text(text)
     (tmp_path / "bytes.json").write_bytes(b"\xff")
+    (tmp_path / "two.png").write_bytes(b"\x89PNG\xff")
     result = trace(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.stderr).split())

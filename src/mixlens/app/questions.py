@@ -187,8 +187,9 @@ def _valued(field: Field, value: str, verb: Verb, models: dict[str, str]) -> str
         raise InputError(f"expected {field.name} without the character 0, got one")
     if field.name == "model" and value not in models:
         raise UnknownOption(
-            f"expected one of the models that are offered here, got {value!r}: a folder is offered if it is named when "
-            f"the app is started, mixlens app FOLDER, and reads what is asked about{did_you_mean(value, models)}"
+            f"expected one of the models that are offered here ({', '.join(models)}), got {value!r}: a folder "
+            "is offered if it is named when the app is started, mixlens app FOLDER, and reads what is asked about"
+            f"{did_you_mean(value, models)}"
         )
     if field.name == "model":
         return value

@@ -43,18 +43,24 @@ def read_file(flag: str, path: str) -> str:
     if path == STDIN:
         return text_of(path)
     try:
-        return _decoded(Path(path).read_bytes(), f"'{path}'")
+        data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise typer.BadParameter(f"--{flag} takes a file to read, got '{path}': {reason}") from None
+    return _decoded(data, f"'{path}'", f"--{flag} takes a text, no picture and no sound" if media(path) else None)
 
 
-def _decoded(data: bytes, source: str) -> str:
+def media(path: str) -> bool:
+    """Whether a file is a picture or a sound by its name."""
+    return Path(path).suffix.lower() in _MEDIA
+
+
+def _decoded(data: bytes, source: str, advice: str | None = None) -> str:
     try:
         return data.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(
-            f"{source} is no UTF-8 (byte {error.object[error.start]:#04x}): iconv -t utf-8"
+            f"{source} is no UTF-8 (byte {error.object[error.start]:#04x}): {advice or 'iconv -t utf-8'}"
         ) from None
 
 
@@ -71,7 +77,7 @@ def say_if_file(text: str) -> None:
         there = Path(text).is_file()
     except (OSError, ValueError):  # too long for a name
         return
-    if not there and " " not in text and Path(text).suffix.lower() in _MEDIA:
+    if not there and " " not in text and media(text):
         note(f"warning: {text!r} is explained as a text; there is no such file")
     if there:
         name = shlex.quote(text)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from mixlens.view.kit.style import Look
 
+    Asked = Target | Any  # as typeshed writes what is seldom None: who explains classifiers need not ask each time
+else:
+    Asked = Target | None  # None of an encoder without a head
+
 
 @dataclass(frozen=True)
 class Word:
@@ -52,7 +56,7 @@ class Attribution(Result):
         True
     """
 
-    target: Target | None = None
+    target: Asked = None
     layers: Tensor | None = None  # (layer, token), where a method has per-layer scores
 
     def words(self) -> tuple[Word, ...]:

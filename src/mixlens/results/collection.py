@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mixlens.arguments import checked
 from mixlens.files import PathLike
-from mixlens.results.base import Result
 
 if TYPE_CHECKING:
     import pandas
 
-R = TypeVar("R", bound="Result | None")
+R = TypeVar("R")  # what a text gives, None where it was skipped
 
 
 class Results(list[R]):

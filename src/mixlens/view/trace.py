@@ -257,7 +257,22 @@ def printout(trace: Any) -> RenderableType:
             which = " (itself, so far)" if source.unit == top.answer else " (answer)" if in_answer else ""
             line.append(f" {spelling.number(source.score)}{which}")
         table.add_row(Text(short(top.answer.name)), Text("-" if p is None else spelling.probability(p)), line)
-    return Group(*rows, table)
+    return Group(*rows, table, *(() if units is trace else _cited(trace)))
+
+
+def _cited(trace: Trace) -> list[Text]:
+    """A line for each sentence of the answer: what it came from, as the page has it."""
+    lines = []
+    for citation in trace_data.citations(trace):
+        line = Text(f"{short(citation.answer.name)} came from ")
+        for number, source in enumerate(citation.sources):
+            chance = "stands out of" if source.stands_out else "no more than"
+            line.append(", " if number else "").append(
+                short(source.name, 40), style="bold" if source.stands_out else ""
+            )
+            line.append(f" {100 * source.share:.0f} % ({chance} chance, p = {spelling.number(source.p)})", style="dim")
+        lines.append(line if citation.sources else Text(f"{short(citation.answer.name)}: no source of 5 %"))
+    return lines
 
 
 def data_frame(result: Any, columns: Mapping[str, str]) -> pandas.DataFrame:

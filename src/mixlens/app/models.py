@@ -73,9 +73,9 @@ class Models:
             return
         if name in self.named:
             raise self._reads_else(verb, name)
-        own = ", ".join(f"/{other}" for other in EMBEDDED[name.removeprefix("mixlens:")][1])
+        answered = ", ".join(f"/{other}" for other in EMBEDDED[name.removeprefix("mixlens:")][1])
         others = " or ".join(self.of(verb)) or "none that is here"
-        raise InputError(f"{name!r} ({self.names[name]}) answers {own}; /{verb.name} is answered by {others}")
+        raise InputError(f"{name!r} ({self.names[name]}) answers {answered}; /{verb.name} is answered by {others}")
 
     def _reads_else(self, verb: Verb, name: str) -> InputError:
         expected, kind = " or ".join(verb.reads), self.reads[name]

@@ -47,7 +47,7 @@ def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: 
     """The tokenizer of a folder or hub id; None where there is none. Raises ModelError where it cannot be read."""
     from transformers import AutoTokenizer
 
-    if folder is not None and "gguf_file" not in shared and not any((folder / file).is_file() for file in _VOCABULARY):
+    if "gguf_file" not in shared and not _vocabulary(folder):
         return None  # token ids can still be explained; a text says then that a tokenizer is missing
     with reading(name, "tokenizer"):
         try:
@@ -56,6 +56,11 @@ def load_tokenizer(where: str, name: str, folder: Path | None = None, **shared: 
             if folder is not None:
                 raise
             return None  # the hub has none
+
+
+def _vocabulary(folder: Path | None) -> bool:
+    """Whether a folder may have a tokenizer; of the hub nothing is known before it is asked."""
+    return folder is None or any((folder / file).is_file() for file in _VOCABULARY)
 
 
 def image_processor_named(name: str) -> Any:
@@ -112,7 +117,8 @@ def load_sound_processor(where: str, name: str, folder: Path | None = None, **sh
     if folder is not None and not any((folder / file).is_file() for file in _PROCESSORS):
         return None
     with quiet(), reading(name, "feature extractor"):
-        for kind in (AutoProcessor, AutoFeatureExtractor):
+        # a processor of a folder without a vocabulary has a tokenizer that knows no token
+        for kind in (AutoProcessor, AutoFeatureExtractor) if _vocabulary(folder) else (AutoFeatureExtractor,):
             try:
                 made = kind.from_pretrained(where, **shared)
             except (OSError, ValueError, TypeError):  # a folder of a feature extractor alone

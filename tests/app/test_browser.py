@@ -42,7 +42,7 @@ class Stuck(Models):
             finally:
                 self.stopped += 1
 
-        return SimpleNamespace(attribute=attribute, subject=lens.subject, head=lens.head)
+        return SimpleNamespace(attribute=attribute, compare=lens.compare, subject=lens.subject, head=lens.head)
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +127,18 @@ def test_a_file_is_chosen_and_answered(page, served, tmp_path):
     assert page.locator("main img, main svg").count() > 0
 
 
+def test_a_table_is_taken_along(page, served, tmp_path):
+    page.goto(f"{served.url}/picture-compare?model=mixlens:digits&method=alti&no_faithfulness=on")
+    Image.fromarray(embedded_pictures.held_out()[3][0]).save(tmp_path / "seven.png")
+    page.locator("[type=file]").set_input_files(tmp_path / "seven.png")
+    page.locator(".act").click()
+    with page.expect_download() as download:
+        page.locator(".took a").click()
+    download.value.save_as(tmp_path / "t.csv")
+    assert download.value.suggested_filename == "picture-compare.csv"
+    assert (tmp_path / "t.csv").read_text("utf-8").startswith("method,index,token")
+
+
 def test_documents_are_added_and_taken_away(page, served):
     page.goto(f"{served.url}/trace")
     page.locator(".documents summary").click()
@@ -153,8 +165,11 @@ def test_axe_finds_nothing_and_nothing_is_cut(browser, served, width, scheme):
         "/compare",
         "/trace?document_name=a&document=b",
         "/picture",
+        "/picture-compare",
         "/text-picture",
-        "/sound",
+        "/sound-trace",
+        "/trace?model=mixlens:digits",
+        f"/compare?text={TEXT}&method=alti&no_faithfulness=on",
         f"/explain?text={TEXT}&target=negative&foil=positive",
         "/explain?text=",
     ):

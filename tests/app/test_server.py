@@ -8,6 +8,7 @@ import html
 import re
 import resource
 import threading
+from base64 import b64decode
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,13 +32,15 @@ from models import chats
 
 @pytest.fixture(scope="module")
 def asking(tiny_bert_folder):
-    with client(tiny_bert_folder) as made:
+    models = Models([str(tiny_bert_folder)])
+    with client(models=models) as made:
+        made.models, made.folder = models, tiny_bert_folder
         yield made
 
 
 def test_every_embedded_model_is_offered():
     assert set(EMBEDDED) == set(names())
-    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS) - {"text-picture"}
+    assert {verb for _, verbs in EMBEDDED.values() for verb in verbs} == set(VERBS) - {"text-picture", "sound-trace"}
 
 
 def test_the_form_is_there_before_anything_is_asked(asking):
@@ -60,7 +63,59 @@ def test_the_answer_is_the_explorers_page_under_the_form(asking, tiny_bert_folde
     )
     assert command in html.unescape(page)
     (link,) = re.findall(r'href="(/explain\?[^"]*)"', page)
-    assert asking.get(html.unescape(link)).text == page
+    again = asking.get(html.unescape(link)).text
+    assert untimed(again) == untimed(page) and untimed(page) != page
+
+
+def untimed(page: str) -> str:
+    """A page without the seconds that it took."""
+    return re.sub(r"Answered in [^<]*? s\b[^<.]*(\.\d+ s[^<.]*)?\.", "", page)
+
+
+def test_what_an_answer_took_and_its_table(asking):
+    page = asking.get("/explain", params={"text": TEXT, "method": "saliency"}).text
+    (took,) = re.findall(r'<p class="soft took">(.*?)</p>', page, re.S)
+    assert re.fullmatch(r"Answered in \d+\.\d+ s(, and \d+\.\d s until the model was loaded)?\. .*", took)
+    assert took.endswith("The method takes one pass forward and one backward.") and "text/csv" not in page
+    compared = asking.get("/compare", params={"text": TEXT, "method": ["alti", "saliency"], "no_faithfulness": "on"})
+    (table,) = re.findall(r'href="data:text/csv;base64,([^"]*)" download="compare.csv"', compared.text)
+    lens = mixlens.load(asking.folder)
+    assert (
+        b64decode(html.unescape(table)).decode()
+        == lens.compare(TEXT, ["alti", "saliency"], faithfulness=False).to_csv()
+    )
+
+
+def test_a_table_too_large_for_a_link_is_the_command_lines(asking, monkeypatch):
+    monkeypatch.setattr("mixlens.app.pages.TABLE", 100)
+    page = asking.get("/compare", params={"text": TEXT, "method": "alti", "no_faithfulness": "on"}).text
+    assert "text/csv" not in page and "add --csv FILE to the command line" in page
+
+
+@pytest.mark.parametrize("query", ["model=mixlens:digits", "model=mixlens:digits&text=a"])
+def test_a_model_of_other_pages_is_told_with_ways_on(asking, query):
+    """Also where nothing is asked yet: the form would be another model's."""
+    response = asking.get(f"/trace?{query}")
+    assert response.status_code == 400
+    assert error(response) == (
+        "'mixlens:digits' (reads a digit, 8 x 8 pixels and more) answers /picture, /picture-compare, /picture-map; "
+        f"/trace is answered by {' or '.join(asking.models.of(VERBS['trace']))}"
+    )
+    (ways,) = re.findall(r'<p class="others">(.*?)</p>', response.text, re.S)
+    links = re.findall(r'href="([^"]*)"', ways)
+    assert links == [
+        "/trace",
+        *(f"/{name}?model=mixlens%3Adigits" for name in ("picture", "picture-compare", "picture-map")),
+    ]
+    assert all(asking.get(link).status_code == 200 for link in links)
+
+
+def test_nobody_here_answers(monkeypatch):
+    monkeypatch.setattr("mixlens.app.models.installed", lambda: ["digits"])
+    with client() as asked_of:
+        response = asked_of.get("/trace?model=mixlens:digits")
+        assert error(response).endswith("/trace is answered by none that is here")
+        assert "mixlens app MODEL" in html.unescape(response.text)
 
 
 def test_a_page_may_do_no_more_than_the_explorers(asking):

@@ -25,11 +25,12 @@ from typer.testing import CliRunner
 
 import mixlens
 from app.pages import client, error
+from app.pages import data as packed
 from mixlens import embedded_pictures, embedded_sounds
 from mixlens.app import Models, application, server, uploads
 from mixlens.cli import app
 from mixlens.errors import InputError
-from models import pictures, sounds, towers
+from models import pictures, sounds, speech, towers
 
 
 def written(image: Image.Image, kind: str = "PNG", **settings: Any) -> bytes:
@@ -76,6 +77,43 @@ def test_a_picture_is_answered_and_the_command_writes_the_same_page(asking, tmp_
     assert result.exit_code == 0, result.output
     page = (tmp_path / "answer.html").read_text("utf-8")
     assert "patch" in body(page) and body(page) == body(response.text)
+
+
+def test_a_picture_is_compared_and_mapped_as_the_command_line_does(asking, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "seven.png").write_bytes(digit())
+    for verb, fields in (
+        ("compare", {"method": ["alti", "saliency"], "target": "7", "no_faithfulness": "on"}),
+        ("map", {"method": "attention"}),
+    ):
+        files = {"picture": ("seven.png", digit(), "image/png")}
+        response = asking.post(f"/picture-{verb}", files=files, data=fields)
+        assert response.status_code == 200, error(response)
+        (line,) = re.findall(r"data-copied>(.*?)</code>", response.text)
+        assert line.startswith(f"mixlens {verb} --model mixlens:digits") and line.endswith("-- seven.png")
+        result = CliRunner().invoke(app, line.split()[1:])
+        assert result.exit_code == 0, result.output
+        page = (tmp_path / "answer.html").read_text("utf-8")
+        assert packed(page) == packed(response.text) and body(page) == body(response.text)
+
+
+def test_what_is_written_of_a_sound_is_traced(tmp_path, monkeypatch):
+    """Of Whisper, with each option; the command line writes the same page, a model that writes nothing says so."""
+    folder = speech.whisper(tmp_path / "whisper")
+    data, fields = wave(0.4, 16_000), {"model": str(folder), "method": "saliency", "max_new_tokens": "3"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.wav").write_bytes(data)
+    with client(folder) as asked_of:
+        response = asked_of.post("/sound-trace", files={"sound": ("a.wav", data)}, data=fields)
+        assert response.status_code == 200, error(response)
+        both = asked_of.post("/sound-trace", files={"sound": ("a.wav", data)}, data={**fields, "answer": "w5"})
+        assert both.status_code == 400 and "nothing generated" in error(both)
+    (line,) = re.findall(r"data-copied>(.*?)</code>", response.text)
+    assert line.endswith("--method saliency --max-new-tokens 3 --html answer.html -- a.wav")
+    result = CliRunner().invoke(app, line.split()[1:])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "answer.html").read_text("utf-8")
+    assert packed(page) == packed(response.text) and body(page) == body(response.text)
 
 
 def test_the_link_leads_to_the_form_as_it_was_filled_in(asking):

@@ -6,40 +6,20 @@ import warnings
 import numpy as np
 import pytest
 import torch
-import transformers
 
 import mixlens
 from mixlens.errors import InputError, TooLong, Undefined, UnknownOption
-
-SIZES = {
-    "vocab_size": 60,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 44,
-    "decoder_ffn_dim": 44,
-    "num_mel_bins": 20,
-    "max_source_positions": 50,
-    "max_target_positions": 30,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 3,
-}
+from models import speech
 
 
 @pytest.fixture(scope="module")
 def model():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**SIZES)).double().eval()
+    return speech.make().double()
 
 
 @pytest.fixture(scope="module")
 def extractor():
-    return transformers.WhisperFeatureExtractor(feature_size=20, chunk_length=1)
+    return speech.extractor()
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +38,13 @@ def test_both_stacks_add_up_and_the_encoder_alone_is_the_same(lens, model, extra
     alone = mixlens.load(model.get_encoder(), extractor)
     both = [known.mixing(sound(), method="alti").scores for known in (lens, alone)]
     assert torch.equal(*both) and both[0].shape == (2, 50, 50)
+
+
+def test_a_folder_without_a_vocabulary_has_no_tokenizer(tmp_path):
+    """Not transformers' empty one, for which no id has a name."""
+    lens = mixlens.load(speech.whisper(tmp_path))
+    trace = lens.trace((sound(), 16000), [5, 6], "saliency")
+    assert trace.answer.names == ("5", "6") and trace.prompt.names[50] == "3" and "0.30 s" in trace.to_html()
 
 
 def test_frames_are_20_ms_and_those_behind_the_sound_are_special(lens, extractor):

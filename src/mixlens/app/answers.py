@@ -78,44 +78,71 @@ def hear(lens: Lens, question: Question, tick: Tick) -> Any:
 
 def compare(lens: Lens, question: Question, tick: Tick) -> Any:
     """Several methods on one text."""
+    return _compared(lens, _data(question), question, tick, truncate=bool(question.get("truncate")))
+
+
+def compare_picture(lens: Lens, question: Question, tick: Tick) -> Any:
+    """Several methods on one picture."""
+    return _compared(lens, picture(question.sent()), question, tick)
+
+
+def _compared(lens: Lens, data: Any, question: Question, tick: Tick, **more: Any) -> Any:
     return lens.compare(
-        _data(question),
+        data,
         list(dict.fromkeys(question.all("method"))) or None,
         _target(question),
         faithfulness=not question.get("no_faithfulness"),
-        truncate=bool(question.get("truncate")),
         progress=tick,
+        **more,
     )
 
 
 def layers(lens: Lens, question: Question, tick: Tick) -> Any:
     """How much of each token goes into each other."""
+    return _mapped(lens, _data(question), question, tick, truncate=bool(question.get("truncate")))
+
+
+def picture_layers(lens: Lens, question: Question, tick: Tick) -> Any:
+    """How much of each patch does."""
+    return _mapped(lens, picture(question.sent()), question, tick)
+
+
+def _mapped(lens: Lens, data: Any, question: Question, tick: Tick, **more: Any) -> Any:
     method = question.get("method")
     options = {**({} if method is None else {"method": method}), **_options(question, lens.mixing)}
-    return lens.mixing(_data(question), truncate=bool(question.get("truncate")), progress=tick, **options)
+    return lens.mixing(data, progress=tick, **more, **options)
 
 
 def trace(lens: Lens, question: Question, tick: Tick) -> Any:
     """Where an answer comes from."""
-    new, documents = question.get("max_new_tokens"), question.documents()
-    if question.get("answer") is not None and new is not None:
-        raise UnknownOption("the answer is given, and nothing generated; leave out max_new_tokens, or the answer")
+    documents = question.documents()
     prompt = as_chat(lens.tokenizer, question.need("text"))
     by = question.get("by")
     if by is not None:
         require_units(lens.subject, prompt, documents, by)
-    traced: Any = lens.trace(
+    traced = _traced(lens, prompt, question, tick, documents=documents, exclude=question.all("exclude"))
+    return traced if by is None else traced.units(by)
+
+
+def trace_sound(lens: Lens, question: Question, tick: Tick) -> Any:
+    """Which moments of a sound does."""
+    return _traced(lens, sound(question.sent()), question, tick)
+
+
+def _traced(lens: Lens, prompt: Any, question: Question, tick: Tick, **more: Any) -> Any:
+    answer, new = question.get("answer"), question.get("max_new_tokens")
+    if answer is not None and new is not None:
+        raise UnknownOption("the answer is given, and nothing generated; leave out max_new_tokens, or the answer")
+    return lens.trace(
         prompt,
-        question.get("answer"),
+        answer,
         question.get("method"),
         question.get("foil"),
-        documents=documents,
         max_new_tokens=64 if new is None else int(new),
-        exclude=question.all("exclude"),
         progress=tick,
+        **more,
         **_options(question, lens.trace),
     )
-    return traced if by is None else traced.units(by)
 
 
 def similarity(lens: Lens, question: Question, tick: Tick) -> Any:

@@ -72,4 +72,5 @@ BESIDE = Field("picture", "Picture", "file", "PNG, JPEG or WebP", needed=True, a
 SOUND = Field("sound", "Sound", "file", "WAV", needed=True, positional=True, accept=_SOUNDS)
 LABEL = Field("target", "Target: a label or its number", hint="the prediction")
 RATHER = Field("foil", "Rather than", hint="another label", aside=True)
+WRITTEN = Field("answer", "What is written", hint="what the model writes")
 HEARD = Field("target", "Target: a label, or what is said", hint="the prediction")

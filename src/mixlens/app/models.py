@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 KEPT = 2  # models in memory
 TEXTS = ("explain", "compare", "map")
+PICTURES = ("picture", "picture-compare", "picture-map")
 EMBEDDED = {  # name -> what it is, and the verbs that it answers
     embedded.DEFAULT: ("sentiment of a review", TEXTS),
     "sst2_cut": ("sentiment, three layers", TEXTS),
@@ -32,7 +33,7 @@ EMBEDDED = {  # name -> what it is, and the verbs that it answers
     "question": ("answers a question (the text) out of the second text", TEXTS),
     embedded_llm.NAME: ("a small chat model", (*TEXTS, "trace")),
     embedded.SENTENCES: ("a sentence encoder", ("similarity", "map")),
-    embedded_pictures.NAME: ("reads a digit, 8 x 8 pixels and more", ("picture",)),
+    embedded_pictures.NAME: ("reads a digit, 8 x 8 pixels and more", PICTURES),
     embedded_sounds.NAME: ("hears sentences of tones", ("sound",)),
 }
 ALONE = (embedded_pictures.NAME, embedded_sounds.NAME)  # whose weights come with the library itself
@@ -66,6 +67,20 @@ class Models:
         """What a verb's form offers: name -> what it is."""
         return {name: words for name, words in self.names.items() if self._suits(name, verb)}
 
+    def require(self, verb: Verb, name: str) -> None:
+        """Raises InputError for a model that is here and answers other pages, with who answers this one."""
+        if name not in self.names or self._suits(name, verb):
+            return
+        if name in self.named:
+            raise self._reads_else(verb, name)
+        answered = ", ".join(f"/{other}" for other in EMBEDDED[name.removeprefix("mixlens:")][1])
+        others = " or ".join(self.of(verb)) or "none that is here"
+        raise InputError(f"{name!r} ({self.names[name]}) answers {answered}; /{verb.name} is answered by {others}")
+
+    def _reads_else(self, verb: Verb, name: str) -> InputError:
+        expected, kind = " or ".join(verb.reads), self.reads[name]
+        return InputError(f"expected a model that reads {expected}, {name!r} reads {kind}; choose another")
+
     def _suits(self, name: str, verb: Verb) -> bool:
         if name in self.named:
             return self.reads.get(name, verb.reads[0]) in verb.reads
@@ -77,10 +92,8 @@ class Models:
         A text that a model of pictures or sounds is asked of would be the name of a file of this machine.
         """
         lens = self.lens(name)
-        kind = self.reads.get(name, verb.reads[0])
-        if kind not in verb.reads:
-            expected = " or ".join(verb.reads)
-            raise InputError(f"expected a model that reads {expected}, {name!r} reads {kind}; choose another")
+        if self.reads.get(name, verb.reads[0]) not in verb.reads:
+            raise self._reads_else(verb, name)
         return lens
 
     def lens(self, name: str) -> Lens:

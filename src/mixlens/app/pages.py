@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from typing import Any
+from urllib.parse import urlencode
 
 from mixlens.app.fields import Field
 from mixlens.app.models import Models
 from mixlens.app.questions import LINE, LONGEST, Question
 from mixlens.app.uploads import LARGEST
 from mixlens.app.verbs import VERBS, Verb
+from mixlens.inventory import methods
 from mixlens.view.kit import html, sealed
 
 ROOM = "mixlens.app"
+TABLE = 1_500_000  # bytes of a table in a link, which not every browser follows if it is longer
+
+
+@dataclass(frozen=True)
+class Took:
+    """An answer, and the seconds for its model to load and for itself."""
+
+    result: Any
+    loading: float
+    answering: float
+
+    @property
+    def words(self) -> str:
+        """What it took."""
+        loading = f", and {self.loading:.1f} s until the model was loaded" if self.loading >= 0.05 else ""
+        return f"Answered in {self.answering:.{1 if self.answering >= 0.95 else 2}f} s{loading}."
+
+    def cost(self, verb: Verb) -> str | None:
+        """What its method costs, where it is of one."""
+        name = getattr(self.result, "method", None)
+        return next((fact["cost"] for fact in methods() if (fact["stage"], fact["name"]) == (verb.stage, name)), None)
+
+    @property
+    def table(self) -> str | None:
+        """Its rows as CSV in the address of a link, where it has rows; "" where they are too many for one."""
+        write = getattr(self.result, "to_csv", None)
+        if write is None:
+            return None
+        rows = write().encode()
+        return "" if len(rows) > TABLE else "data:text/csv;base64," + b64encode(rows).decode()
 
 
 @cache
@@ -30,27 +65,30 @@ def page(
     *,
     error: str | None = None,
     question: Question | None = None,
-    answer: str | None = None,
+    answer: Took | None = None,
 ) -> str:
     """The page of a verb: its form with what was sent, an error or the command line and the link, the answer's page."""
     sent: dict[str, list[str]] = {}
     for name, value in pairs:
         sent.setdefault(name, []).append(value)
-    offered = models.of(verb)
+    offered, named = models.of(verb), sent.get("model", [""])[0]
+    others = [] if named in offered else [other for other in VERBS.values() if named in models.of(other)]
     head = html.fill(
         "form.html",
         ROOM,
         verb=verb,
-        verbs=list(VERBS.values()),
+        verbs=[(about, list(group)) for about, group in groupby(VERBS.values(), key=attrgetter("about"))],
         near=[_shown(field, sent, verb, offered) for field in verb.fields if not field.aside],
         aside=[_shown(field, sent, verb, offered) for field in verb.fields if field.aside],
         unfolded=any(sent.get(field.name, [""])[0] for field in verb.fields if field.aside),
         error=error,
         link=None if question is None or answer is None else question.link(),
         command=None if question is None or answer is None else question.command(),
-        offered=bool(offered),
+        offered=offered,
+        others=[(urlencode({"model": named}), other) for other in others],
+        took=answer and {"words": answer.words, "cost": answer.cost(verb), "table": answer.table},
     )
-    under = html.page("blank.html", ROOM, verb=verb) if answer is None else answer
+    under = html.page("blank.html", ROOM, verb=verb) if answer is None else answer.result.to_html()
     return sealed.framed(under, head, _text("app.css"), _text("app.js"))
 
 

@@ -7,6 +7,7 @@ import logging
 import secrets
 import socket
 import threading
+import time
 import traceback
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Collection
@@ -25,6 +26,7 @@ from starlette.routing import Route
 from mixlens.app import pages
 from mixlens.app.guard import HEADERS, LOOPBACK, Guard, is_loopback
 from mixlens.app.models import Models
+from mixlens.app.pages import Took
 from mixlens.app.questions import Question, known, pairs_of, question_of
 from mixlens.app.uploads import BODY, Upload, form_of
 from mixlens.app.verbs import VERBS, Verb
@@ -89,6 +91,7 @@ def application(
         pairs = list[tuple[str, str]]()
         try:
             pairs = read()
+            models.require(verb, dict(pairs).get("model", ""))
             if request.method != "POST" and (verb.file is not None or "text" not in dict(pairs)):
                 for key, _ in pairs:
                     known(verb, key)
@@ -149,10 +152,12 @@ def _answered(question: Question, models: Models, tick: Tick) -> str:
     """The page that answers. In the thread of the work."""
     tick()
     try:
+        begin = time.perf_counter()
         lens = models.asked_by(question.verb, question.need("model"))
+        loaded = time.perf_counter()
         result = question.verb.run(lens, question, tick)
-        answer = result.to_html()
-        return pages.page(question.verb, models, question.values, question=question, answer=answer)
+        took = Took(result, loaded - begin, time.perf_counter() - loaded)
+        return pages.page(question.verb, models, question.values, question=question, answer=took)
     except (MixlensError, Dropped):
         raise
     except Exception:

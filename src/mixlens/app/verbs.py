@@ -47,6 +47,16 @@ class Verb:
         return next((field for field in self.fields if field.kind == "file"), None)
 
     @property
+    def about(self) -> str:
+        """What is asked about, as pages are grouped."""
+        return "Texts" if self.file is None else f"{self.file.label}s"
+
+    @property
+    def heading(self) -> str:
+        """Its title where no group stands in front of it."""
+        return self.title if self.file is None else f"{self.file.label}: {self.title[0].lower()}{self.title[1:]}"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What an address may name."""
         named = [f"{field.name}_name" for field in self.fields if field.kind == "named"]
@@ -118,7 +128,7 @@ _LIST = (
     ),
     Verb(
         "picture",
-        "Picture",
+        "Explain",
         "Which patches of a picture made the model decide?",
         "Explain",
         (f.PICTURE, f.MODEL, f.METHOD, f.LABEL, f.RATHER, f.OPTION),
@@ -128,8 +138,30 @@ _LIST = (
         ("pictures",),
     ),
     Verb(
+        "picture-compare",
+        "Compare",
+        "Do two methods agree about a picture?",
+        "Compare",
+        (f.PICTURE, f.MODEL, f.TWO, f.LABEL, f.RATHER, f.SKIP),
+        "attribute",
+        answers.compare_picture,
+        "compare",
+        ("pictures",),
+    ),
+    Verb(
+        "picture-map",
+        "Layers",
+        "How much of each patch goes into each other patch?",
+        "Map",
+        (f.PICTURE, f.MODEL, f.METHOD, f.OPTION),
+        "mixing",
+        answers.picture_layers,
+        "map",
+        ("pictures",),
+    ),
+    Verb(
         "text-picture",
-        "Text and picture",
+        "With a text",
         "Which words and which patches made a text and a picture alike?",
         "Compare",
         (f.TEXT, f.BESIDE, f.MODEL, f.METHOD, f.CUT),
@@ -140,13 +172,24 @@ _LIST = (
     ),
     Verb(
         "sound",
-        "Sound",
+        "Explain",
         "Which moments of a sound made the model decide?",
         "Explain",
         (f.SOUND, f.MODEL, f.METHOD, f.HEARD, f.OPTION),
         "attribute",
         answers.hear,
         "explain",
+        ("sounds",),
+    ),
+    Verb(
+        "sound-trace",
+        "Trace what is written",
+        "Which moments of a sound does each word that is written come from?",
+        "Trace",
+        (f.SOUND, f.MODEL, f.METHOD, f.WRITTEN, f.OTHER, f.NEW, f.OPTION),
+        "attribute",
+        answers.trace_sound,
+        "trace",
         ("sounds",),
     ),
 )

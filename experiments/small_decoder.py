@@ -42,6 +42,7 @@ METHODS = (
     ("head_logit, signed", "head_logit", {"signed": True}),
     ("path_logit", "path_logit", {}),
     ("path_logit, itself left out", "path_logit", {"itself": False}),
+    ("path_logit, no r, head by head", "path_logit", {"average": None, "clamp": "head"}),
     ("path_logit, all rows", "path_logit", {"paths": "all"}),
     ("alti_logit", "alti_logit", {}),
     ("saliency", "saliency", {}),
@@ -53,7 +54,7 @@ METHODS = (
 )
 ALL, NEXT = "mrr", "mrr, first token left out"
 MEASURES = (ALL, (NEXT, "mrr", {"first": False}))
-DEFAULTS = ("path_logit", "head_logit", "head_logit, signed")
+DEFAULTS = ("path_logit",)
 SEEDS = (0, 1, 2)
 LAYERS, WIDTH, HEADS, LONGEST = 3, 128, 4, 256
 RATE, SPREAD = 2e-3, WIDTH**-0.5  # the usual 0.02 is for wide models: here attention would begin as a mean

@@ -224,8 +224,9 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
             raise UnknownOption(f"{name} would ignore the option {option!r}{hint}; {has}")
         if not shallow(value):
             raise UnknownOption(f"expected {option}= a value of a few lists in lists for {name}, got one too deep")
-        wanted = None if option in KINDS else _WANTED.get(type(known[option]))
-        if wanted is not None and type(value) not in wanted[1]:
+        wanted = _WANTED.get(type(known[option]))
+        none = value is None and isinstance(known[option], float) and option in KINDS and KINDS[option].fits(None)
+        if wanted is not None and type(value) not in wanted[1] and not none:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")
         kind = KINDS.get(option, TEXT if isinstance(known[option], str) else None)
         if kind is not None:

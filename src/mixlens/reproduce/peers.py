@@ -125,10 +125,10 @@ def gim_explain(model: Any, tokenizer: Any) -> Call:
     package = import_module("gim")
 
     def scores(question: Question) -> Any:
-        total = torch.zeros(len(question), dtype=torch.float64)
+        total = torch.zeros(len(question), dtype=torch.float64, device="cpu")
         answer = question.answer or ()
         for t, token in enumerate(answer):
-            ids = torch.tensor([[*question.ids, *answer[:t]]], device=model.device)
+            ids = torch.tensor([[*question.ids, *answer[:t]]], dtype=torch.int64, device=model.device)
             explained = package.explain(model, ids, target_token_id=token, tokenizer=tokenizer)
             total += explained[: len(total)].double().cpu()
         return total
@@ -177,7 +177,8 @@ def captum(method: str) -> Callable[[Any, Any], Call]:
         def scores(question: Question) -> Any:
             given = package.TextTokenInput(question.text, tokenizer)
             same_tokens(question, given.to_model_input()[0].tolist(), question.ids)
-            return attribution.attribute(given, target=torch.tensor(question.answer)).seq_attr
+            answer = torch.tensor(question.answer, dtype=torch.int64, device="cpu")
+            return attribution.attribute(given, target=answer).seq_attr
 
         return scores
 

@@ -77,9 +77,10 @@ def trace(
 
     Examples:
         >>> chat = mixlens.load("mixlens:smollm2")  # doctest: +SKIP
-        >>> trace = chat.trace("Anna has a dog. Tom has a cat. Anna has a", max_new_tokens=1)  # doctest: +SKIP
+        >>> prompt = "Anna has a red car. Tom has a blue bike. Anna has a red"  # doctest: +SKIP
+        >>> trace = chat.trace(prompt, max_new_tokens=1)  # doctest: +SKIP
         >>> trace.answer.display, trace.top(1)[0].sources[0].unit.text  # doctest: +SKIP
-        (('dog',), 'dog')
+        (('car',), 'car')
     """
     require_answers(subject)
     report = reporter(progress)

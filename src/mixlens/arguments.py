@@ -225,6 +225,7 @@ def refuse_unknown(name: str, options: Mapping[str, Any], known: Mapping[str, An
         if not shallow(value):
             raise UnknownOption(f"expected {option}= a value of a few lists in lists for {name}, got one too deep")
         wanted = _WANTED.get(type(known[option]))
+        # None beside a whole number is a method's own to answer (layer=)
         none = value is None and isinstance(known[option], float) and option in KINDS and KINDS[option].fits(None)
         if wanted is not None and type(value) not in wanted[1] and not none:
             raise UnknownOption(f"expected {option}= {wanted[0]} for {name}, got {value!r}")

@@ -9,7 +9,7 @@ import torch
 import mixlens
 from mixlens.attribute.frozen import RULES, Frozen, Rules, softmax
 from mixlens.attribute.frozen.engine import ruled_pass
-from mixlens.attribute.frozen.softmax import tempered
+from mixlens.attribute.frozen.softmax import read, tempered
 from mixlens.attribute.table import ATTRIBUTIONS
 from mixlens.capture.attention import Call, repeat_heads
 from mixlens.errors import Undefined, UnknownOption
@@ -354,3 +354,33 @@ def test_its_own_temperature_is_the_softmaxs_own_gradient_in_blocks_of_rows(form
 def test_what_has_no_rule_is_refused(family, head, method, options, error, says):
     with pytest.raises(error, match=says):
         families.lens(family, head).attribute(families.text(5), method, **options)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("kind", ["causal", "bool", "additive", "softcap", "bias", "sinks", "given"])
+def test_what_heads_read_at_a_temperature_is_their_tempered_weights_of_the_values(kind, temperature):
+    """By the fused kernel, or by blocks where a cap, a bias, sinks or a mask's own numbers are beside."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 5, 3, generator=draw, dtype=torch.float64) for heads in (4, 2, 2))
+    seen = torch.ones(5, 5, dtype=torch.bool).tril()
+    hidden = torch.zeros(5, 5, dtype=torch.float64).masked_fill(~seen, torch.finfo(torch.float64).min)
+    bias = torch.randn(1, 4, 5, 5, generator=draw, dtype=torch.float64)
+    sinks = torch.randn(4, generator=draw, dtype=torch.float64)
+    logits = 0.5 * q @ repeat_heads(k, 2).transpose(2, 3)
+    mask, more = seen[None, None], {}
+    if kind == "additive":
+        mask, logits = (hidden + 0.3 * bias), logits + 0.3 * bias
+    elif kind == "bias":
+        more, logits = {"bias": bias}, logits + bias
+    elif kind == "softcap":
+        more, logits = {"softcap": 0.7}, 0.7 * torch.tanh(logits / 0.7)
+    elif kind == "sinks":
+        more = {"sinks": sinks}
+    elif kind == "given":
+        q, more = logits, {"given": True}
+    settings = {"mask": None if kind == "causal" else mask, "scaling": 0.5, "softcap": None, "bias": None, **more}
+    call = Call(q, k, v, causal=kind == "causal", **settings)
+    e = (logits / temperature).exp() * seen
+    extra = (sinks / temperature).exp()[None, :, None, None] if kind == "sinks" else 0
+    expected = e / (e.sum(-1, keepdim=True) + extra) @ repeat_heads(v, 2)
+    torch.testing.assert_close(read(call, temperature), expected, rtol=1e-9, atol=1e-12)

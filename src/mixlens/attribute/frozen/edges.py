@@ -18,47 +18,18 @@ from mixlens.precision import widened
 Clamp = Literal["layer", "head"]
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Of a layer's attention at some rows, p_ij^h W_O^h (v_j^h - r_i^h).
-
-    `temperature`: of the softmax that p is. r_i = (1 - average) sum_k p_ik v_k + average `means`_i; with `average`
-    None there is no r. `clamp`: whether each head's negative terms are dropped, or those of all of a layer's together.
-    """
-
-    terms: Terms
-    temperature: float
-    average: float | None
-    clamp: Clamp
-    means: Float[Tensor, "text head row width"] | None
-
-    def positive(self, u: Float[Tensor, "text row dim"]) -> Float[Tensor, "text row token"]:
-        """max(0, sum over heads of p_ij^h W_O^h (v_j^h - r_i^h) . u_i), or the sum of each head's max, without a
-        token's own term.
-        """
-        call, place = self.terms.call, self.terms.place
-        assert place is not None
-        toward = directions(self.terms, u)
-        values = repeat_heads(self.terms.values, call.groups)
-        weights = call.weights() if self.temperature == 1 else call.softmax(call.logits(), self.temperature)
-        products = toward @ values.transpose(2, 3)
-        if self.average is not None:
-            against = (1 - self.average) * (weights * products).sum(-1)
-            if self.means is not None:
-                against = against + self.average * (toward * self.means).sum(-1)
-            products = products - against[..., None]
-        each = weights * products
-        total = each.sum(1).clamp_min(0) if self.clamp == "layer" else each.clamp_min(0).sum(1)
-        return total.scatter(2, place[..., None], 0.0)
-
-
 @dataclass(frozen=True)
 class Measured:
-    """At which temperature heads' weights are taken, and what their terms are measured against (see `Edges`)."""
+    """What a head's term of a token is, p_ij^h W_O^h (v_j^h - r_i^h).
 
-    temperature: float
-    average: float | None
-    clamp: Clamp
+    `temperature`: of the softmax that p is. r_i = (1 - average) sum_k p_ik v_k + average (its mean over the rows up to
+    i); with `average` None there is no r. `clamp`: whether each head's negative terms are dropped, or those of all of a
+    layer's together.
+    """
+
+    temperature: float = 1.0
+    average: float | None = 0.5
+    clamp: Clamp = "layer"
 
     def means(self, block: Block) -> Float[Tensor, "text head row width"] | None:
         """What each head reads, averaged over the rows up to each one, so that no later token counts."""
@@ -73,4 +44,31 @@ class Measured:
         means = self.means(block) if means is None else means
         if means is not None:
             means = means.gather(2, rows[:, None, :, None].expand(-1, means.shape[1], -1, means.shape[3]))
-        return Edges(block.only(rows).terms("attention"), self.temperature, self.average, self.clamp, means)
+        return Edges(self, block.only(rows).terms("attention"), means)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The terms of a layer's heads at some rows, `means` being what each reads on average up to there."""
+
+    measured: Measured
+    terms: Terms
+    means: Float[Tensor, "text head row width"] | None
+
+    def positive(self, u: Float[Tensor, "text row dim"]) -> Float[Tensor, "text row token"]:
+        """max(0, sum over heads of a term . u_i), or the sum of each head's max, without a token's own term."""
+        call, place = self.terms.call, self.terms.place
+        assert place is not None
+        temperature, average = self.measured.temperature, self.measured.average
+        toward = directions(self.terms, u)
+        values = repeat_heads(self.terms.values, call.groups)
+        weights = call.weights() if temperature == 1 else call.softmax(call.logits(), temperature)
+        products = toward @ values.transpose(2, 3)
+        if average is not None:
+            against = (1 - average) * (weights * products).sum(-1)
+            if self.means is not None:
+                against = against + average * (toward * self.means).sum(-1)
+            products = products - against[..., None]
+        each = weights * products
+        total = each.sum(1).clamp_min(0) if self.measured.clamp == "layer" else each.clamp_min(0).sum(1)
+        return total.scatter(2, place[..., None], 0.0)

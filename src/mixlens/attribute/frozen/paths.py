@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,7 +67,7 @@ class PathLogit(Frozen):
         return ALL if options.get("paths") == "all" else ROW
 
     def options(self) -> dict[str, Any]:
-        return {"paths": "row", "itself": True, "temperature": 1.0, "average": 0.5, "clamp": "layer"}
+        return {"paths": "row", "itself": True, **asdict(Measured())}
 
     def layers(self, deep: Deep) -> Literal["again"] | None:
         return None
@@ -173,4 +173,4 @@ def _apart(seen: LayerPass) -> LayerPass:
 
 
 def _measured(options: Mapping[str, Any]) -> Measured:
-    return Measured(options.get("temperature", 1.0), options.get("average", 0.5), options.get("clamp", "layer"))
+    return Measured(**{name: options[name] for name in asdict(Measured()) if name in options})

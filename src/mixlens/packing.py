@@ -21,11 +21,14 @@ import torch
 
 from mixlens.target import Target
 
+_THEMSELVES = frozenset((str, int, bool, type(None)))
 _TAGS = ("tuple", "dict", "target", "tensor", "name", "float")
 
 
 def pack(value: Any) -> Any:
     """A value as JSON that `unpack` can turn back."""
+    if type(value) in _THEMSELVES:  # most are, of each of a million texts
+        return value
     if isinstance(value, Target):
         return {"target": {k: pack(v) for k, v in _fields(value).items()}}
     if isinstance(value, tuple):

@@ -1,6 +1,7 @@
 """How memory goes with the number of texts: `python flat.py MODEL` prints MiB after each quarter of a run.
 
-First of a run as it is, then of one that keeps what each window made ("leak"), as a run must not.
+First of a run as it is, in one thread and in two, then of one that keeps what each window made ("leak"), as a run must
+not.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ def main() -> None:
     lens = mixlens.load(sys.argv[1])
     measured(lens, "warm")
     measured(lens, "flat")
+    torch.set_num_threads(2)
+    measured(lens, "warm")
+    measured(lens, "flat")
+    torch.set_num_threads(1)
     kept, whole = [], engines.rows_of
 
     def rows_of(*asked):

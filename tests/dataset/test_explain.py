@@ -39,8 +39,10 @@ def lens(tiny_bert_folder: Path) -> mixlens.Lens:
 
 
 def test_files_hold_a_quarter_of_the_rows() -> None:
-    sizes = [module.rows_a_file(count) for count in (1, 310, 1024, 1600, 16384, 10**7, None)]
-    assert sizes == [128, 128, 256, 400, 1024, 1024, 1024]
+    counts = (1, 310, 1024, 1600, 3000, 16384, 10**7, None)
+    assert [module.rows_a_file(count) for count in counts] == [512, 512, 512, 512, 750, 1024, 1024, 1024]
+    shared = [module.rows_a_file(count, module.SHARED) for count in counts]
+    assert shared == [128, 128, 256, 400, 750, 1024, 1024, 1024]
 
 
 def test_stars_are_no_labels(lens: mixlens.Lens, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who explains the windows of a run: this process, others of this machine, or a Ray cluster. The table is `ENGINES`.
+"""Who explains the windows of a run: this process, others of this machine (`ENGINES["local"]`), or a Ray cluster.
 
 Whoever does it, windows are read, and their rows written, by the run, in the data's order: its folder is the same.
 """
@@ -26,6 +26,7 @@ from typing import Protocol
 import torch
 
 from mixlens.capture.offload import device_of
+from mixlens.dataset.threads import Threads, divides
 from mixlens.dataset.window import Setting, rows_of
 from mixlens.dataset.worker import BEGIN, Made, Worker, pack
 from mixlens.errors import DataError, WorkerLost, missing
@@ -36,12 +37,16 @@ GROUP = 4  # cores of a worker of a cluster without GPUs
 RETRIES = 3  # of a window whose worker was lost: what kills every worker is the window's own fault
 
 
+Tick = Callable[[int], None]  # told how many rows of a window are done
+Rows = Callable[[Tick], Made]
+
+
 class Engine(Protocol):
     """Workers that a window is handed to."""
 
     count: int
 
-    def hand(self, window: Window) -> Callable[[], Made]:
+    def hand(self, window: Window) -> Rows:
         """Give a window away; what is called for its rows. Raises WorkerLost, and what is the call's own fault."""
 
     def close(self) -> None:
@@ -49,30 +54,31 @@ class Engine(Protocol):
 
 
 def made(
-    setting: Setting, windows: Iterator[Window], engine: str, workers: int | None, tick: Callable[[int], None]
+    setting: Setting, windows: Iterator[Window], engine: str, workers: int | None, tick: Tick
 ) -> Iterator[tuple[Window, Made]]:
-    """The windows with their rows, in order. `tick(rows done)`, of the window that is being made, if it is made here.
+    """The windows with their rows, in order. `tick(rows done)`, of the window that is waited for, if it is made here.
 
     Nobody is hired before there is a window, and no worker waits for another: each has a second window at hand.
     """
-    if engine == "local" and workers in (None, 1):
+    alone = engine == "local" and workers in (None, 1)
+    if alone and not divides(setting):
         for window in windows:
             yield window, rows_of(setting, window, tick)
         return
     first = next(windows, None)
     if first is None:
         return
-    hired = ENGINES[engine](setting, workers)
+    hired = Threads(setting) if alone else ENGINES[engine](setting, workers)
     try:
-        under_way: deque[tuple[Window, Callable[[], Made]]] = deque()
+        under_way: deque[tuple[Window, Rows]] = deque()
         for window in chain((first,), windows):
             under_way.append((window, hired.hand(window)))
             if len(under_way) >= 2 * hired.count:
                 window, rows = under_way.popleft()
-                yield window, rows()
+                yield window, rows(tick)
         while under_way:
             window, rows = under_way.popleft()
-            yield window, rows()
+            yield window, rows(tick)
     finally:
         hired.close()
 
@@ -99,10 +105,10 @@ class Processes:
             self.idle.put(process)
         self.waiting = ThreadPoolExecutor(self.count)  # a thread a process, which waits for it
 
-    def hand(self, window: Window) -> Callable[[], Made]:
+    def hand(self, window: Window) -> Rows:
         """To whichever of them is free first."""
         future: Future[Made] = self.waiting.submit(self._rows, window)
-        return future.result
+        return lambda tick: future.result()
 
     def _rows(self, window: Window) -> Made:
         process = self.idle.get()
@@ -213,11 +219,11 @@ class Ray:
         self.actors = [kind.remote(packed, "cuda" if gpus else "cpu", threads) for _ in range(self.count)]
         self.turns = cycle(self.actors)
 
-    def hand(self, window: Window) -> Callable[[], Made]:
+    def hand(self, window: Window) -> Rows:
         """To the next in turn."""
         answer = next(self.turns).rows.remote(window)
 
-        def rows() -> Made:
+        def rows(tick: Tick) -> Made:
             try:
                 return list(self.ray.get(answer))
             except self.ray.exceptions.RayTaskError as error:

@@ -44,7 +44,8 @@ from mixlens.tasks import Source, Task, source
 from mixlens.tasks import task as task_named
 from mixlens.tasks.classes import refuse_numbers
 
-WINDOW, LEAST = 1024, 128  # rows in a file: a quarter of all, within these (smaller ones hold fewer of like length)
+WINDOW, LEAST = 1024, 512  # rows in a file: a quarter of all, within these (smaller ones hold fewer of like length)
+SHARED = 128  # at least, where there are workers that want a window each
 CHARACTERS = 240  # that make a text count as one row; a longer one counts for more
 SMALL = 32  # rows in a file where a text takes seconds
 SUMMARY = "summary.html"
@@ -128,7 +129,8 @@ def explain_data(
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
     fixed = {} if memory is None else {"memory": budget}
-    size = SMALL if facts.cost(options).slow else rows_a_file(count_of(rows, limit))
+    least = LEAST if engine == "local" and workers in (None, 1) else SHARED
+    size = SMALL if facts.cost(options).slow else rows_a_file(count_of(rows, limit), least)
     folder = kept or _temporary()
     made_with = {
         "format": 1,
@@ -223,9 +225,9 @@ def _run(
     closed(log, last)
 
 
-def rows_a_file(count: int | None) -> int:
+def rows_a_file(count: int | None, least: int = LEAST) -> int:
     """So many that a run which is stopped loses little, and workers have something to share; None: nobody knows."""
-    return WINDOW if count is None else min(WINDOW, max(LEAST, -(-count // 4)))
+    return WINDOW if count is None else min(WINDOW, max(least, -(-count // 4)))
 
 
 def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None) -> Task:

@@ -15,6 +15,7 @@ from mixlens.evaluation.explain import Failure, failure, target_of
 from mixlens.evaluation.log import Record
 from mixlens.evaluation.walk import Window, read_rows
 from mixlens.lens import Lens
+from mixlens.progress import Progress
 from mixlens.results import Attribution
 from mixlens.results.shards import failed_row, row_of
 from mixlens.subject.head import Head
@@ -23,9 +24,14 @@ from mixlens.tasks.classes import gold
 from mixlens.tasks.fields import Fields, column_of
 
 Read = tuple[int, Example, Stream]
+Row = dict[str, Any]
 TOGETHER = 256  # texts in one call: the results of so many live beside each other
 LONGEST = 200  # characters of another column's value that is kept
 _FATAL = (UnknownMethod, UnknownOption, MissingExtra)  # the call's fault, not a text's
+
+
+class Stopped(Exception):
+    """Nobody waits for these rows any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +54,17 @@ class Setting:
         return {**self.options, **({} if self.windows is None else self.windows.written)}
 
 
-def rows_of(setting: Setting, window: Window, tick: Callable[[int], None]) -> list[dict[str, Any]]:
+def rows_of(setting: Setting, window: Window, tick: Callable[[int], None]) -> list[Row]:
     """A row for each row of the window, in its order. `tick(rows done)`. Raises what is the call's own fault."""
+    texts, out = read_window(setting, window)
+    before = len(out)
+    tick(before)
+    out |= rows_of_texts(setting, window, texts, lambda count: tick(before + count))
+    return [out[number] for number, _ in window.rows]
+
+
+def read_window(setting: Setting, window: Window) -> tuple[list[Read], dict[int, Row]]:
+    """The texts of a window, longest first, and the rows of what cannot be explained, by their numbers."""
     head = setting.lens.head
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if head.task == "masked" else None
     good, bad = read_rows(setting.lens, window.rows, setting.task, mask, setting.truncate, setting.windows is not None)
@@ -59,44 +74,54 @@ def rows_of(setting: Setting, window: Window, tick: Callable[[int], None]) -> li
     for number, example, _ in answers:
         why = failure(DataError("expected a text, got a prompt with its answer; trace it: lens.trace(prompt, answer)"))
         out[number] = failed_row(number, example.id, example.prompt, example.label, {}, why.text)
-    texts = [entry for entry in good if not entry[1].traced]
-    tick(len(out))
+    return [entry for entry in good if not entry[1].traced], out
+
+
+def rows_of_texts(
+    setting: Setting,
+    window: Window,
+    texts: Sequence[Read],
+    tick: Callable[[int], None],
+    report: Progress | None = None,
+) -> dict[int, Row]:
+    """The rows of texts of a window, by their numbers. `report`: told of every step; `Stopped` may be raised there."""
+    given, out, head = dict(window.rows), {}, setting.lens.head
     for start in range(0, len(texts), TOGETHER):
         part = texts[start : start + TOGETHER]
-        for (number, example, _), result in zip(part, explained(setting, part), strict=True):
+        for (number, example, _), result in zip(part, explained(setting, part, report), strict=True):
             data, label = other_columns(given[number], setting.task), label_of(example, head)
             if isinstance(result, Failure):
                 out[number] = failed_row(number, example.id, example.text, label, data, result.text)
             else:
                 out[number] = row_of(number, example.id, label, data, result)
         tick(len(out))
-    return [out[number] for number, _ in window.rows]
+    return out
 
 
-def explained(setting: Setting, texts: Sequence[Read]) -> list[Attribution | Failure]:
+def explained(setting: Setting, texts: Sequence[Read], report: Progress | None = None) -> list[Attribution | Failure]:
     """The Attributions of texts, or why there is none; one that fails is found by halves."""
     if not texts:
         return []
     try:
-        return list(_attributions(setting, texts))
-    except _FATAL:
+        return list(_attributions(setting, texts, report))
+    except (*_FATAL, Stopped):
         raise
     except Exception as error:
         if len(texts) == 1:
             return [failure(error)]
     half = len(texts) // 2
-    return explained(setting, texts[:half]) + explained(setting, texts[half:])
+    return explained(setting, texts[:half], report) + explained(setting, texts[half:], report)
 
 
-def _attributions(setting: Setting, texts: Sequence[Read]) -> list[Attribution]:
+def _attributions(setting: Setting, texts: Sequence[Read], report: Progress | None) -> list[Attribution]:
     subject = setting.lens.subject
     goals = [target_of(example, tokens, setting.target, subject.head) for _, example, tokens in texts]
     tokens = [tokens for _, _, tokens in texts]
     name, size, memory = setting.method, setting.batch_size, setting.memory
     if setting.windows is not None:
-        results = over_windows(subject, name, setting.options, goals, tokens, setting.windows, size, None, memory)
+        results = over_windows(subject, name, setting.options, goals, tokens, setting.windows, size, report, memory)
     else:
-        ask = request(subject, name, setting.options, goals, tokens, size, None, memory)
+        ask = request(subject, name, setting.options, goals, tokens, size, report, memory)
         (results,) = attributions(subject, [ask])
     for result in results:
         if not bool(result.scores.isfinite().all()):

@@ -122,15 +122,16 @@ def read_rows(
     """The readable examples, longest first, and the records of the others. `windows`: see `Subject.read`."""
     good: list[tuple[int, Example, Stream]] = []
     bad: list[Record] = []
+    subject = lens.subject
     for number, row in numbered:
         id = str(number)
         try:
             parsed = example(row, number, kind, mask)
             id = parsed.id
             if parsed.traced:
-                tokens: Stream = read_prompt(lens.subject, parsed.prompt, parsed.documents).tokens
+                tokens: Stream = read_prompt(subject, parsed.prompt, parsed.documents).tokens
             else:
-                (tokens,) = lens.subject.read(parsed.text, truncate, windows).require()
+                (tokens,) = subject.read(parsed.text, truncate, windows).require()
             good.append((number, parsed, tokens))
         except Exception as error:
             bad.append(Record(number, id, error=failure(error).text))

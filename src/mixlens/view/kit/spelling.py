@@ -57,7 +57,8 @@ def probability(p: float) -> str:
 def value_text(value: Any) -> str:
     """An option or a fact on one line: mappings as `name=value`, lists with commas, a tensor by its shape."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}={value_text(v)}" for k, v in value.items()) or "none"
+        pairs = [(k, value_text(v), isinstance(v, (list, tuple)) and len(v) > 1) for k, v in value.items()]
+        return ", ".join(f"{k}=({text})" if several else f"{k}={text}" for k, text, several in pairs) or "none"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(value_text, value)) or "none"
     if isinstance(value, Tensor):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,6 +42,13 @@ def number(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:.2e}" if not 1e-3 <= abs(value) < 1e5 else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def column(values: Sequence[float]) -> Callable[[float], str]:
+    """How to write numbers that stand below each other: all to the third digit of the largest, `0.246` and `0.000`."""
+    largest = max(map(abs, values), default=0.0)
+    places = 2 - math.floor(math.log10(largest)) if largest else 3
+    return (lambda value: f"{value:.{max(places, 0)}f}") if places <= 6 else number
 
 
 def signed(value: float) -> str:

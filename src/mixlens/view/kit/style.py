@@ -172,7 +172,7 @@ def _family(name: Any) -> str:
     generic = {"serif", "sans-serif", "monospace", "cursive", "fantasy"}
     if not isinstance(name, str) or name not in installed | generic:
         raise UnknownOption(
-            "expected font= the name of a family that is installed, or serif, sans-serif or monospace, which always are; "
+            "expected font= the name of an installed family, or serif, sans-serif or monospace, which always are; "
             f"got {shown(name)}{_near(name, installed)}"
         )
     return name

@@ -231,6 +231,23 @@ def cli(tiny_bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return lambda *words: CliRunner().invoke(app, ["evaluate", "-m", str(tiny_bert_folder), *words])
 
 
+def test_read_needs_no_model_and_writes_no_table(table: mixlens.Table, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(table.folder, folder)
+    (folder / "table.csv").write_text("of another level")
+    again = mixlens.read(str(folder))
+    assert isinstance(again, mixlens.Table)
+    assert [(row.method, row.measure, row.n, row.mean) for row in again] == [
+        (row.method, row.measure, row.n, row.mean) for row in table
+    ]
+    assert again.better("aopc", "alti", "saliency").difference == table.better("aopc", "alti", "saliency").difference
+    assert (folder / "table.csv").read_text() == "of another level"
+    results = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    (folder / "results.jsonl").write_text("".join(results[:-1]))  # the mark of the end is gone
+    with pytest.raises(ResultFileError, match="the call that began it goes on with it"):
+        mixlens.read(folder)
+
+
 def test_command_line(cli: Callable[..., Any], tmp_path: Path) -> None:
     words = "--data d.csv --field text=words --field label=gold --methods alti,random --measures spearman:grad_l2,aopc"
     files = "--csv t.csv --html t.html --latex t.tex --png t.png --kind curves --out run -o aopc.replace=pad"

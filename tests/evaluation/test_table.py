@@ -95,6 +95,9 @@ def test_pages_and_latex_are_inert(table: mixlens.Table, tmp_path: Path) -> None
     assert page.count("data:image/png") == 4 + 2 + 5  # rankings (special_rank has no direction), curves, heatmaps
     latex = table.to_latex(tmp_path / "t.tex")
     assert r"special\_rank" in latex
+    cited = re.search("^% what to cite: mixlens cite (.*)$", latex, re.MULTILINE)
+    assert cited and cited[1] == "alti saliency grad_x_input random spearman aopc sufficiency special_rank"
+    assert mixlens.cite(*cited[1].split()).count("@") > 3
     assert latex.count(r"\\") == 1 + len(METHODS) + len(MEASURES) * (1 + 2)  # and each measure's heads and two layers
     assert r"\textbf{" in latex
     shown = str(table)

@@ -100,7 +100,7 @@ def trace(
     """Where does a language model's answer come from, token by token?
 
     mixlens trace "Who wrote Hamlet?" --html hamlet.html
-    mixlens trace "When was it built?" --document guide=guide.txt --by sentence
+    mixlens trace "When was it built?" --document guide.txt --by sentence
     mixlens trace "Who wrote Hamlet?" --exclude first --exclude template
     """
     options = settings_of(option, others=_FLAGS)

@@ -242,9 +242,9 @@ def test_a_run_of_evaluate_is_no_result(tmp_path):
     for name in (MANIFEST, RESULTS, CSV):
         (tmp_path / name).write_text("example,method")
     for path in (tmp_path, tmp_path / CSV, tmp_path / RESULTS):
-        with pytest.raises(ResultFileError, match=r"not a mixlens result: .*a run of mixlens\.evaluate") as caught:
+        with pytest.raises(ResultFileError, match=r"not a mixlens result: .*a run is there: mixlens\.read\(") as caught:
             mixlens.read(path)
-        assert str(caught.value).endswith(f"call evaluate again with out='{tmp_path}' to have its table")
+        assert f"mixlens.read('{tmp_path}') has what came out of it once it is finished" in str(caught.value)
     assert mixlens.read(attribution().save(tmp_path / "a")).scores.numel()  # a result among them is one
 
 

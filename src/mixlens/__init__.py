@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mixlens.dataset.explain import explain_data as explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.given import Question as Question
+    from mixlens.evaluation.reading import read as read
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
     from mixlens.inventory import methods as methods
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from mixlens.results import LayerMaps as LayerMaps
     from mixlens.results import Similarity as Similarity
     from mixlens.results import Trace as Trace
-    from mixlens.results import read as read
     from mixlens.target import Target as Target
     from mixlens.tasks.example import Example as Example
     from mixlens.tasks.planted import planted as planted
@@ -53,7 +53,7 @@ _HOME = {
     "Lens": "lens",
     "LayerMaps": "results",
     "Attribution": "results",
-    "read": "results",
+    "read": "evaluation.reading",
     "Similarity": "results",
     "Trace": "results",
     "Target": "target",

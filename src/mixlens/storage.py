@@ -285,7 +285,10 @@ def _no_result(path: Path, got: str) -> ResultFileError:
     folder = path if path.is_dir() else path.parent
     fix = "mixlens.read takes what .save(path) wrote"
     if all((folder / name).is_file() for name in _RUN):
-        fix = f"a run of mixlens.evaluate is there: call evaluate again with out={str(folder)!r} to have its table"
+        fix = (
+            f"a run is there: mixlens.read({str(folder)!r}) has what came out of it once it is finished; the "
+            "call that began it goes on with it"
+        )
     return ResultFileError(f"expected a result file, got {got}, not a mixlens result: {path}; {fix}")
 
 

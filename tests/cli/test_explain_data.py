@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
 import mixlens
 from cli.typed import TEXT, one_line_error
+from mixlens.cli import explaining
 from mixlens.cli.explaining import _columns
 
 CSV = 'review,stars,name\n"a deep film",5,x\n,1,y\nbad,1,z\n'
@@ -30,10 +32,23 @@ def test_a_file_s_texts_are_explained(cli, reviews, tmp_path):
     }
     assert "alti · 2 texts of reviews.csv" in result.stdout
     first, second = result.stderr.splitlines()
-    assert first.startswith("1 row could not be explained, the first (row 1): ")
+    assert first.startswith("1 row could not be explained (from 0: 1), the first: EmptyInput: ")
     assert second == "wrote 1 Parquet file and summary.html in run"
     explained = mixlens.read(tmp_path / "run")
     assert [(text.text, text.data["stars"]) for text in explained] == [("a deep film", "5"), ("bad", "1")]
+
+
+def test_without_pyarrow_it_is_said_before_a_model_is_loaded(cli, reviews, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(explaining, "load", None)
+    result = cli("explain", "--data", reviews, "--field", "review", "--out", "run")
+    assert result.exit_code == 1 and 'pip install ".[parquet]"' in result.stderr
+
+
+def test_rows_that_failed_are_named_up_to_eight(cli, tmp_path):
+    (tmp_path / "bad.csv").write_text("text,n\n" + ",1\n" * 10 + "a deep film,2\n")
+    result = cli("explain", "--data", "bad.csv", "--method", "alti", "--out", "run")
+    assert "10 rows could not be explained (from 0: 0, 1, 2, 3, 4, 5, 6, 7 and 2 more), the first: E" in result.stderr
 
 
 def test_options_go_where_they_belong(cli, reviews, tmp_path):

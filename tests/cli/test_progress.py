@@ -34,12 +34,15 @@ def test_counted_lines_where_there_is_no_terminal(monkeypatch, capsys):
     line.report(300, 1000)  # the run goes on here: these are not what the rate is made of
     now[0] += 61
     line.report(361, 1000)
+    now[0] += 100
+    line.report(930, 1000)
     line.stage("second part")
     line.report(0, None)
     now[0] += 200
     line.report(50, None)
     assert capsys.readouterr().err.splitlines() == [
         "first part: 361 of 1000, 1/s, 11 min left",
+        "first part: 930 of 1000, 3.91/s, 18 s left",
         "second part: 50, 0.25/s",
     ]
 

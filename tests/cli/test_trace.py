@@ -117,6 +117,21 @@ def test_method_foil_exclude_and_options(trace, lens):
     assert data["method"] == "saliency" and data["options"] == {"normalize": False}
 
 
+def test_a_document_without_a_name_has_its_files(trace, tmp_path):
+    (tmp_path / "d.txt").write_text("w20 w21")
+    data = shown(trace("w30", "--document", str(tmp_path / "d.txt"), "--answer", ANSWER, "--json", "-"))
+    assert list(data["meta"]["documents"]) == ["d.txt"]
+
+
+def test_by_units_it_is_said_what_the_answer_is_held_against(trace, tmp_path):
+    words = (PROMPT, "--answer", ANSWER, "--foil", "w10", "--by", "word")
+    result = trace(*words, "--html", str(tmp_path / "a.html"), "--latex", str(tmp_path / "a.tex"))
+    assert "rather than w10" in result.stdout
+    assert "came from, rather than “<bdi>w10</bdi>”" in (tmp_path / "a.html").read_text()
+    assert "% rather than w10" in (tmp_path / "a.tex").read_text()
+    assert "rather than" not in trace(*words[:3], "--by", "word").stdout
+
+
 def test_what_is_printed(trace):
     result = trace(PROMPT, "--answer", ANSWER)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -181,9 +196,11 @@ def test_the_name_of_a_file_is_a_text_with_a_word_about_it(trace, tmp_path):
         (["--chat", "number.json"], "--chat takes a list of messages"),
         (["--chat", "empty.json"], "--chat takes a list of messages"),
         (["--chat", "bytes.json"], "'bytes.json' is no UTF-8 (byte 0xff)"),
-        ([PROMPT, "--document", "a.txt"], "--document takes NAME=FILE, got 'a.txt'"),
-        ([PROMPT, "--document", "=a.txt"], "--document takes NAME=FILE"),
-        ([PROMPT, "--document", "a="], "--document takes NAME=FILE"),
+        ([PROMPT, "--document", "a.txt"], "--document takes a file to read, got 'a.txt': No such file"),
+        ([PROMPT, "--document", "-"], "--document takes FILE or NAME=FILE, got '-'"),
+        ([PROMPT, "--document", "=a.txt"], "--document takes FILE or NAME=FILE"),
+        ([PROMPT, "--document", "a="], "--document takes FILE or NAME=FILE"),
+        ([PROMPT, "--document", "x/a.txt", "--document", "y/a.txt"], "each name once, got 'a.txt' twice"),
         ([PROMPT, "--document", "a=chat.json", "--document", "a=text.json"], "each name once, got 'a' twice"),
         ([PROMPT, "--document", "a=nowhere.txt"], "--document takes a file to read, got 'nowhere.txt'"),
         ([PROMPT, "--document", "a=bytes.json"], "'bytes.json' is no UTF-8 (byte 0xff): iconv -t utf-8"),
@@ -191,7 +208,7 @@ def test_the_name_of_a_file_is_a_text_with_a_word_about_it(trace, tmp_path):
         ([PROMPT, "--document", "a=."], "--document takes a file to read, got '.'"),
         (["-", "--document", "a=-"], "'-' is standard input, which can be read once"),
         ([PROMPT, "--by", "letter"], "--by is one of token, word, sentence"),
-        ([PROMPT, "--by", "document"], "add --document NAME=FILE"),
+        ([PROMPT, "--by", "document"], "add --document FILE"),
         ([PROMPT, "--answer", "w8", "--max-new-tokens", "3"], "leave out --generate and --max-new-tokens"),
         ([PROMPT, "--answer", "w8", "--generate", "do_sample=true"], "leave out --generate and --max-new-tokens"),
         ([PROMPT, "--max-new-tokens", "0"], "--max-new-tokens"),

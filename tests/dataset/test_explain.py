@@ -151,7 +151,8 @@ def test_words_are_means_over_texts(explained: mixlens.Explained) -> None:
     assert {w.target for w in table} == {text.target for text in explained}
     assert len(explained.words(1, least=1)) == len({text.target for text in explained})
     split = explained.words(by="stars", least=1)
-    assert {w.by for w in split} == {"0", "1", "2"}
+    groups = [(w.by, w.target) for w in split]
+    assert list(dict.fromkeys(groups)) == sorted(set(groups)) and {w.by for w in split} == {"0", "1", "2"}
     assert list(table.to_frame().columns) == list(table.to_dicts()[0])
     assert sum(w.texts for w in split if w.word == ".") == len(explained)
 

@@ -45,6 +45,17 @@ def test_a_file_of_no_run_is_not_written_over(name: str, lens: mixlens.Lens, tmp
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
 
 
+def test_a_run_with_named_columns_says_how_to_name_them(lens: mixlens.Lens, tmp_path: Path) -> None:
+    rows = [{"sentence": text} for text in TEXTS[:2]]
+    task = mixlens.task("classification", text="sentence")
+    how: dict[str, Any] = {"methods": ["alti"], "measures": ["spearman"], "resamples": 20, "out": tmp_path / "run"}
+    mixlens.evaluate(lens, rows, task=task, **how)
+    with pytest.raises(RunChanged, match=r"; or name its columns as that run did: text is 'sentence'$"):
+        mixlens.evaluate(lens, rows, **how)
+    with pytest.raises(RunChanged, match=r"or delete this one$"):
+        mixlens.evaluate(lens, rows, task=task, **{**how, "methods": ["saliency"]})
+
+
 @pytest.mark.slow
 def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp_path: Path) -> None:
     driver = Path(__file__).with_name("driver.py")

@@ -95,6 +95,9 @@ def test_pages_and_latex_are_inert(table: mixlens.Table, tmp_path: Path) -> None
     assert page.count("data:image/png") == 4 + 2 + 5  # rankings (special_rank has no direction), curves, heatmaps
     latex = table.to_latex(tmp_path / "t.tex")
     assert r"special\_rank" in latex
+    cited = re.search("^% what to cite: mixlens cite (.*)$", latex, re.MULTILINE)
+    assert cited and cited[1] == "alti saliency grad_x_input random spearman aopc sufficiency special_rank"
+    assert mixlens.cite(*cited[1].split()).count("@") > 3
     assert latex.count(r"\\") == 1 + len(METHODS) + len(MEASURES) * (1 + 2)  # and each measure's heads and two layers
     assert r"\textbf{" in latex
     shown = str(table)
@@ -229,6 +232,23 @@ def cli(tiny_bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d.csv").write_text("words,gold\na deep film,1\nnot bad,0\n,1\n")
     return lambda *words: CliRunner().invoke(app, ["evaluate", "-m", str(tiny_bert_folder), *words])
+
+
+def test_read_needs_no_model_and_writes_no_table(table: mixlens.Table, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(table.folder, folder)
+    (folder / "table.csv").write_text("of another level")
+    again = mixlens.read(str(folder))
+    assert isinstance(again, mixlens.Table)
+    assert [(row.method, row.measure, row.n, row.mean) for row in again] == [
+        (row.method, row.measure, row.n, row.mean) for row in table
+    ]
+    assert again.better("aopc", "alti", "saliency").difference == table.better("aopc", "alti", "saliency").difference
+    assert (folder / "table.csv").read_text() == "of another level"
+    results = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    (folder / "results.jsonl").write_text("".join(results[:-1]))  # the mark of the end is gone
+    with pytest.raises(ResultFileError, match="the call that began it goes on with it"):
+        mixlens.read(folder)
 
 
 def test_command_line(cli: Callable[..., Any], tmp_path: Path) -> None:

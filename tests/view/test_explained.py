@@ -15,8 +15,10 @@ import mixlens
 from mixlens.capture.text import Tokens
 from mixlens.results import Attribution, Explained, shards
 from mixlens.results.explained import KIND
+from mixlens.results.vocabulary import WordScore
 from mixlens.target import Target
-from mixlens.view.explained import _place
+from mixlens.view.explained import _chosen, place
+from mixlens.view.kit import spelling
 from pages import data, still
 
 NASTY = "</script><img src=x onerror=alert(1)>\x1b[31m"
@@ -113,6 +115,30 @@ def test_a_method_that_knows_no_class_and_a_run_that_goes_on_say_so(tmp_path: Pa
     assert "the run has not come to its end" in text
 
 
+def test_numbers_below_each_other_have_as_many_places() -> None:
+    number = spelling.column([0.2461, -9.12e-5, 0.01])
+    assert [number(0.2461), number(-9.12e-5), number(1.83e-4)] == ["0.246", "-0.000", "0.000"]
+    assert [spelling.column([1234.5])(v) for v in (1234.5, 0.4)] == ["1234", "0"]
+    assert spelling.column([3e-7])(3e-7) == "3.00e-07" and spelling.column([])(0.0) == "0.000"
+
+
+def test_words_that_do_not_stand_out_have_their_texts_too() -> None:
+    def word(name: str, null: float, example: int, out: bool) -> WordScore:
+        return WordScore("positive", name, 3, 0.5, 0.4, 0.6, null, 0.0, 0.2, 0.5, out, example)
+
+    table = [word("a", 0.1, 4, True), word("b", 0.6, 5, False), word("c", 0.1, 4, False), word("d", 0.1, 9, False)]
+    table += [word("e", 0.1, 7, False), word("f", 0.1, 8, False)]
+    assert _chosen(table, 2) == [(4, "a"), (9, "d"), (7, "e")]  # b has less than chance gives, c has a's text
+    assert _chosen(table[1:2], 2) == [(2, None)]
+
+
+def test_an_id_is_not_cut_to_letters_and_rows_say_where_they_count_from(folder: Path) -> None:
+    source = Explained(folder).to_html()
+    assert '<td class="id">' in source and ".errors td.id { overflow-wrap: break-word;" in source
+    failed = source.split('id="failures"')[1]
+    assert failed.index("Rows count from 0, a header is none.") < failed.index("<table")
+
+
 def test_a_column_splits_the_tables(folder: Path) -> None:
     page = Read(Explained(folder).to_html(by="stars"))
     assert [f"stars = {k}: 10 texts" in page.text for k in range(3)] == [True] * 3
@@ -187,4 +213,4 @@ def test_mixlens_read_knows_the_folder(folder: Path) -> None:
 
 def test_values_of_a_column_stand_in_their_order() -> None:
     values = ["none", "10", "b", "2", "-1", "nan", "2.5", "a"]
-    assert sorted(values, key=_place) == ["-1", "2", "2.5", "10", "a", "b", "nan", "none"]
+    assert sorted(values, key=place) == ["-1", "2", "2.5", "10", "a", "b", "nan", "none"]

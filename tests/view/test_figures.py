@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from PIL import Image
 from mixlens.capture.text import Tokens
 from mixlens.errors import ResultFileError, UnknownOption
 from mixlens.results import Attribution
-from mixlens.view.kit import colors
+from mixlens.view.kit import colors, style
 from mixlens.view.kit.arrays import pooled
 from mixlens.view.kit.fonts import drawable
 
@@ -339,7 +340,7 @@ WRONG = [
     ({"size": (0, 3)}, "inches of 0.5 to 100"),
     ({"dpi": "high"}, "expected dpi= a number of 30 to 2400, got 'high'"),
     ({"fontsize": 0}, "expected fontsize= a number of 3 to 100, got 0"),
-    ({"font": "No Such Font"}, "expected font= the name of an installed family, got 'No Such Font'"),
+    ({"font": "No Such Font"}, "or serif, sans-serif or monospace, which always are; got 'No Such Font'"),
     ({"cmap": "virdis"}, "got 'virdis'; did you mean 'viridis'"),
     ({"title": 3}, "expected title= a str, got 3"),
     ({"ax": 1}, "expected ax= Axes of matplotlib, got 1"),
@@ -351,6 +352,15 @@ def test_a_look_that_cannot_be_is_refused(film, maps, look, says):
     for result in (film, maps):
         with pytest.raises(UnknownOption, match=says):
             result.plot(**look)
+
+
+def test_of_many_families_whole_names_are_listed():
+    installed = {f"Aaaa {i:02}" for i in range(60)}
+    said = style._near("Times New Roman", installed)
+    assert re.fullmatch(r"; known are: Aaaa 00, .*Aaaa \d\d and \d+ more", said)
+    listed, rest = said.count("Aaaa"), int(said.split()[-2])
+    assert listed + rest == 60
+    assert "did you mean 'Aaaa" in style._near("Aaaa 61", installed)
 
 
 def test_what_would_be_ignored_is_refused(film, maps, tmp_path):

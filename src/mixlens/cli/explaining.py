@@ -44,11 +44,13 @@ from mixlens.cli.inputs import (
 from mixlens.cli.output import deliver, show
 from mixlens.cli.running import goes_on, load, note, progress, reported, say
 from mixlens.errors import DataError, UnknownOption
+from mixlens.files import parquet
 
 if TYPE_CHECKING:
     from mixlens.lens import Lens
 
 _ROWS = "Of --data: "
+_LISTED = 8  # rows that a line names
 _OF_TEXTS = (*NOT_OPTIONS, "window", "stride")
 _FLAGS = (*_OF_TEXTS, *"batch_size memory limit field task encoding top by seed out workers engine".split())
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -214,6 +216,7 @@ def _every_text(
     if of_rows.get("memory", "").isdecimal():
         of_rows["memory"] = int(of_rows["memory"])
     with reported(debug):
+        parquet()
         settings = {name: value for name, value in request.items() if name not in ("method", "target")}
         names.attributed(request["method"], settings, mixlens.explain_data)
         mixlens.task(of_rows.get("task", "classification"))  # raises for another name
@@ -228,7 +231,9 @@ def _every_text(
         if failures:
             first = failures[0]
             rows = f"{len(failures)} row{'s' * (len(failures) != 1)}"
-            note(f"{rows} could not be explained, the first (row {first.row}): {first.error}")
+            listed = ", ".join(str(failure.row) for failure in failures[:_LISTED])
+            more = f" and {len(failures) - _LISTED} more" if len(failures) > _LISTED else ""
+            note(f"{rows} could not be explained (from 0: {listed}{more}), the first: {first.error}")
         note(f"wrote {len(explained.parts)} Parquet file{'s' * (len(explained.parts) != 1)} and summary.html in {out}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
@@ -204,9 +205,14 @@ class ProgressLine:
         self.bar.update(self.task, completed=done, total=total, rate=speed, ends=ends)
         if self.lines and now - self.noted >= EVERY and speed:
             self.noted = now
-            left = "" if total is None else f", {(total - done) / rate / 60:.0f} min left"
+            left = "" if total is None else f", {_left((total - done) / rate)}"
             title = self.bar.tasks[0].description
             note(f"{title}: {done}{'' if total is None else f' of {total}'}, {speed}{left}")
+
+
+def _left(seconds: float) -> str:
+    """How long something will take yet: seconds below two minutes, else minutes."""
+    return f"{math.ceil(seconds)} s left" if seconds < 120 else f"{seconds / 60:.0f} min left"
 
 
 @contextmanager

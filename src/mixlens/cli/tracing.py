@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -54,7 +55,10 @@ def trace(
     ] = False,
     document: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE", help='A document, repeatable; put at "{documents}" or in front.'),
+        typer.Option(
+            metavar="[NAME=]FILE",
+            help='A document, repeatable; put at "{documents}" or in front. Without NAME its file is its name.',
+        ),
     ] = None,
     answer: Annotated[
         str | None,
@@ -96,7 +100,7 @@ def trace(
     """Where does a language model's answer come from, token by token?
 
     mixlens trace "Who wrote Hamlet?" --html hamlet.html
-    mixlens trace "When was it built?" --document guide=guide.txt --by sentence
+    mixlens trace "When was it built?" --document guide.txt --by sentence
     mixlens trace "Who wrote Hamlet?" --exclude first --exclude template
     """
     options = settings_of(option, others=_FLAGS)
@@ -107,7 +111,7 @@ def trace(
     texts = documents_of(document, prompt, chat)
     question = asked_of(prompt, chat, system, raw)
     if by == "document" and not texts:
-        raise typer.BadParameter("--by document needs documents; add --document NAME=FILE")
+        raise typer.BadParameter("--by document needs documents; add --document FILE")
     tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
     files = {"to_html": html, "plot": picture(png), **tables}
     check_files(*files.values(), json_file, save)
@@ -163,12 +167,14 @@ def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool
 
 
 def documents_of(pairs: Sequence[str] | None, *others: str | None) -> dict[str, str]:
-    """`["guide=guide.txt"]` as texts by name; `others`: what else may be standard input."""
+    """`["guide=guide.txt", "faq.md"]` as texts by name, else the file's; `others`: what else may be standard input."""
     paths: dict[str, str] = {}
     for pair in pairs or ():
         name, sign, path = pair.partition("=")
-        if not sign or not name.strip() or not path:
-            raise typer.BadParameter(f"--document takes NAME=FILE, got '{pair}'")
+        if not sign and pair != STDIN:
+            name, path = Path(pair).name, pair
+        if not name.strip() or not path:
+            raise typer.BadParameter(f"--document takes FILE or NAME=FILE, got '{pair}'")
         if name in paths:
             raise typer.BadParameter(f"--document takes each name once, got '{name}' twice")
         paths[name] = path

@@ -127,8 +127,19 @@ def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
         raise RunChanged(
             f"expected the run that {folder} holds, got another: {'; '.join(changes[:8])}"
             f"{f' and {len(changes) - 8} more' if len(changes) > 8 else ''}; give the new run another folder (out=), "
-            "or delete this one"
+            f"or delete this one{_columns(before.get('task'), now.get('task'))}"
         )
+
+
+def _columns(before: Any, now: Any) -> str:
+    """How to go on with a run whose columns were named, where they are now left to be looked for; else nothing."""
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping) and before.get("name") == now.get("name")):
+        return ""
+    old, new = before.get("fields"), now.get("fields")
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return ""
+    pairs = [f"{k} is '{v[0]}'" for k, v in old.items() if len(v) == 1 and v != new.get(k) and v[0] in new.get(k, ())]
+    return f"; or name its columns as that run did: {', '.join(pairs)}" if pairs else ""
 
 
 def _changes(path: str, before: Any, now: Any) -> Any:

@@ -21,8 +21,8 @@ from mixlens.measure.statistics import paired, summarise
 CSV, VALUES = "table.csv", "values.npy"
 
 
-def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Table:
-    """The table of a run's folder; also written to table.csv there. Raises ResultFileError."""
+def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: int = 0, csv: bool = True) -> Table:
+    """The table of a run's folder; `csv`: also written to table.csv there. Raises ResultFileError."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -32,7 +32,8 @@ def tabulate(folder: Path, *, level: float = 0.95, resamples: int = 1000, seed: 
     corpora = corpus_rows(folder, manifest, errors, level=level, resamples=resamples, seed=seed)
     rows = (*_rows(table, errors), *corpora)
     table = Table(rows, manifest, folder, level, resamples, seed, array, wrong)
-    table.to_csv(folder / CSV)
+    if csv:
+        table.to_csv(folder / CSV)
     return table
 
 

@@ -222,6 +222,10 @@ class Explained:
             value, target = word.group
             numbers = {name: getattr(word, name) for name in _STATISTICS}
             out.append(WordScore(target, stands_out=word.p <= 1 - level + 1e-12, by=value, **numbers))
+        if by is not None:
+            from mixlens.view.explained import place
+
+            out.sort(key=lambda row: (place(str(row.by)), str(row.target)))
         return WordTable(tuple(out), level, spoken.left_out, len(spoken.words))
 
     def require_column(self, by: str) -> None:

@@ -173,7 +173,8 @@ def unit_trace(trace: Trace, by: str | Named | tuple[str | Named, str]) -> UnitT
     rows = torch.stack([columns[[i - size for i in unit.indices]].mean(0) for unit in answer])
     names = tuple("named spans" if isinstance(part, Mapping) else str(part) for part in pair)
     odds = tuple(probability(trace, [i - size for i in unit.indices]) for unit in answer)
-    facts = (trace.method, trace.options, trace.meta)
+    meta = trace.meta if trace.foil is None else {**trace.meta, "foil": trace.foil}  # which no other field here says
+    facts = (trace.method, trace.options, meta)
     return UnitTrace(tuple(answer), tuple(sources), rows, (names[0], names[1]), odds, *facts)
 
 

@@ -72,11 +72,20 @@ def _rows(first: str) -> Rows:
     return out
 
 
+def _cited(table: Table) -> list[str]:
+    """The methods and measures that a table shows, by the names that have papers; functions from outside have none."""
+    methods = table.manifest["methods"]
+    names = [methods[label]["name"] for label in table.methods if "function" not in methods[label]]
+    names += [table.facts(measure)["measure"] for measure in (*table.measures, *table.corpora)]
+    return list(dict.fromkeys(map(latex.comment, names)))
+
+
 def tex(table: Table) -> str:
     """Tabulars to include: methods by measures, then a measure a tabular, layers by methods. Needs booktabs, xcolor."""
     lines = [
         r"% needs \usepackage{booktabs} and \usepackage{xcolor}",
         *(f"% {latex.comment(note)}" for note in (f"mixlens: {heading(table)}", *notes(table))),
+        f"% what to cite: mixlens cite {' '.join(_cited(table))}",
     ]
     if table.methods:
         rows = [

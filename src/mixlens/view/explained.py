@@ -195,14 +195,14 @@ def _histogram(bins: Sequence[int]) -> dict[str, Any] | None:
         {"from": f"{i / _BINS:.2f}", "to": f"{(i + 1) / _BINS:.2f}", "count": bins[i], "height": 100 * bins[i] / most}
         for i in range(first, _BINS)
     ]
-    return {"bars": bars, "low": bars[0]["from"], "high": "1", "most": most}
+    return {"bars": bars, "low": bars[0]["from"], "high": "1.00", "most": most}
 
 
 def _chosen(table: Sequence[WordScore], first: int) -> list[tuple[int, str | None]]:
-    """Rows of texts to show of a class: where the words that stand out have their highest score, else any."""
+    """Rows of texts to show of a class: where its first words have their highest score, else any."""
     out: dict[int, str | None] = {}
     for word in table:
-        if word.stands_out and word.excess > 0 and len(out) < _EXAMPLES:
+        if word.excess > 0 and len(out) < _EXAMPLES:
             out.setdefault(word.example, word.word)
     return list((out or {first: None}).items())
 
@@ -226,6 +226,7 @@ def _words(table: Sequence[WordScore]) -> dict[str, Any] | None:
     ends = [value for w in table for value in (w.mean, w.low, w.high, w.null)]
     low, high = min(0.0, *ends), max(0.0, *ends)
     width = (high - low) or 1.0
+    number = spelling.column(ends)
 
     def at(value: float) -> float:
         return round(100 * (value - low) / width, 1)
@@ -233,9 +234,9 @@ def _words(table: Sequence[WordScore]) -> dict[str, Any] | None:
     rows = [
         {
             "word": w.word,
-            "mean": w.mean,
-            "interval": f"{spelling.number(w.low)} to {spelling.number(w.high)}",
-            "null": w.null,
+            "mean": number(w.mean),
+            "interval": f"{number(w.low)} to {number(w.high)}",
+            "null": number(w.null),
             "texts": w.texts,
             "out": "above" if w.stands_out and w.excess > 0 else "below" if w.stands_out else "",
             "left": min(at(0), at(w.mean)),
@@ -259,10 +260,10 @@ def _split(
     for value, texts in counts.values.most_common(_VALUES):
         tables = [{"name": _name(name), "words": _words(table.of(name, value)[:top])} for name in classes]
         out.append({"value": value, "texts": texts, "classes": [t for t in tables if t["words"]]})
-    return sorted(out, key=lambda entry: _place(entry["value"]))
+    return sorted(out, key=lambda entry: place(entry["value"]))
 
 
-def _place(value: str) -> tuple[float, str]:
+def place(value: str) -> tuple[float, str]:
     """Where a value of a column stands: numbers by size, then the rest by name."""
     try:
         number = float(value)

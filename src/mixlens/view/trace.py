@@ -197,6 +197,7 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
     head: dict[str, Any] = {
         "heading": caption.heading(bare(trace)),
         "says": None,
+        "foil": _foil(trace),
         "warnings": caption.warnings(bare(trace)),
     }
     head |= {"data": trace_data.of_units(trace), "wide": True}
@@ -220,6 +221,7 @@ def tex(trace: UnitTrace) -> str:
         r"% needs \usepackage[T1]{fontenc} and \usepackage{booktabs}; XeLaTeX or LuaLaTeX for text beyond Latin"
         " scripts",
         f"% mixlens: {latex.comment(caption.heading(bare(trace)))}",
+        *([] if (foil := _foil(trace)) is None else [f"% rather than {latex.comment(foil)}"]),
         *latex.tabular(["answer", "probability", "largest sources"], rows, r"p{0.35\linewidth}rp{0.4\linewidth}"),
     ]
     return "\n".join([*lines, ""])
@@ -232,9 +234,9 @@ def printout(trace: Any) -> RenderableType:
         Text(caption.heading(bare(trace)), style="bold"),
         *terminal.warnings(bare(trace)),
     ]
+    if (foil := _foil(trace)) is not None:
+        rows.append(Text(f"rather than {foil}"))
     if units is not trace:
-        if trace.foil is not None:
-            rows.append(Text(f"rather than {one_line(trace.foil)}"))
         if summary := _says(trace):
             rows.append(Text(summary))
         shown = words.parts(trace.span(0, len(trace), prompt_only=True))
@@ -258,6 +260,12 @@ def printout(trace: Any) -> RenderableType:
             line.append(f" {spelling.number(source.score)}{which}")
         table.add_row(Text(short(top.answer.name)), Text("-" if p is None else spelling.probability(p)), line)
     return Group(*rows, table, *(() if units is trace else _cited(trace)))
+
+
+def _foil(trace: Trace | UnitTrace) -> str | None:
+    """What the answer is explained rather than, of a trace by tokens or by units."""
+    foil = bare(trace).meta.get("foil") if hasattr(trace, "sources") else bare(trace).foil
+    return None if foil is None else one_line(foil)
 
 
 def _cited(trace: Trace) -> list[Text]:

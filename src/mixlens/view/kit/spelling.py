@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -44,6 +44,13 @@ def number(value: float) -> str:
     return f"{value:.2e}" if not 1e-3 <= abs(value) < 1e5 else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
 
 
+def column(values: Sequence[float]) -> Callable[[float], str]:
+    """How to write numbers that stand below each other: all to the third digit of the largest, `0.246` and `0.000`."""
+    largest = max(map(abs, values), default=0.0)
+    places = 2 - math.floor(math.log10(largest)) if largest else 3
+    return (lambda value: f"{value:.{max(places, 0)}f}") if places <= 6 else number
+
+
 def signed(value: float) -> str:
     """A correlation: two places; a dash for none."""
     return "-" if math.isnan(value) else f"{value:.2f}"
@@ -57,7 +64,8 @@ def probability(p: float) -> str:
 def value_text(value: Any) -> str:
     """An option or a fact on one line: mappings as `name=value`, lists with commas, a tensor by its shape."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}={value_text(v)}" for k, v in value.items()) or "none"
+        pairs = [(k, value_text(v), isinstance(v, (list, tuple)) and len(v) > 1) for k, v in value.items()]
+        return ", ".join(f"{k}=({text})" if several else f"{k}={text}" for k, text, several in pairs) or "none"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(value_text, value)) or "none"
     if isinstance(value, Tensor):

@@ -23,6 +23,7 @@ from mixlens.view.kit import colors
 
 _USUAL = 10.0  # points of text: matplotlib's own default
 DPI = 150
+_HINT = 300  # characters of an error that lists families
 
 
 class Look(TypedDict, total=False):
@@ -170,9 +171,20 @@ def _family(name: Any) -> str:
     installed = {entry.name for entry in font_manager.fontManager.ttflist}
     generic = {"serif", "sans-serif", "monospace", "cursive", "fantasy"}
     if not isinstance(name, str) or name not in installed | generic:
-        hint = did_you_mean(name, sorted(installed)) if isinstance(name, str) else ""
-        raise UnknownOption(f"expected font= the name of an installed family, got {shown(name)}{hint[:300]}")
+        raise UnknownOption(
+            "expected font= the name of an installed family, or serif, sans-serif or monospace, which always are; "
+            f"got {shown(name)}{_near(name, installed)}"
+        )
     return name
+
+
+def _near(name: Any, installed: set[str]) -> str:
+    """What the error says of the names that there are: a near one, or as many as a message holds."""
+    hint = did_you_mean(name, installed) if isinstance(name, str) else ""
+    if len(hint) <= _HINT:
+        return hint
+    whole = hint[:_HINT].rpartition(", ")[0]
+    return f"{whole} and {len(installed) - whole.count(', ') - 1} more"
 
 
 def _map(name: Any) -> Colormap:

@@ -101,7 +101,7 @@ def show(*things: Any) -> None:
     """Print results, tables or lines to standard output."""
     from rich.console import Console
 
-    from mixlens.view.kit.terminal import Visible
+    from mixlens.view.kit.visible import Visible
 
     console = Console()
     for thing in things:

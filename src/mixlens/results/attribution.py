@@ -130,7 +130,7 @@ class Attribution(Result):
 
     def __rich__(self) -> Any:
         from mixlens.view import attribution
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(attribution.printout(self))
 

@@ -304,7 +304,7 @@ class LayerMaps(Result):
 
     def __rich__(self) -> Any:
         from mixlens.view import maps
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(maps.printout(drawn(self)))
 

@@ -244,8 +244,15 @@ def test_command_line(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert manifest["measures"]["aopc"]["options"]["replace"] == "pad"
     changed = cli(*words.split(), "--out", "run")
     assert changed.exit_code == 1
-    assert changed.stderr.startswith("error: expected the run that run holds, got another:")
-    assert len(changed.stderr.splitlines()) == 1
+    assert changed.stderr.splitlines() == [
+        "error: expected the run that run holds, got another:",
+        '  measures.aopc.options.replace: was "pad", now "delete"',
+        '  target: was "label", now null',
+        "give the new run another folder (--out), or delete this one",
+    ]
+    words = words.replace("alti,random", "alti,globenc")
+    changed = cli(*words.split(), "--out", "run", "-o", "aopc.replace=pad", "--target", "label")
+    assert changed.stderr.splitlines()[1:-1] == ['  methods: was ["alti", "random"], now ["alti", "globenc", "random"]']
 
 
 def test_wrong_words(cli: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mixlens.cli.running import note, progress
+from mixlens.cli.running import note, progress, say
 from mixlens.errors import UnknownMethod, did_you_mean
 from mixlens.escape import STEERS
 from mixlens.files import write_text
@@ -82,6 +82,16 @@ def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
         note(f"error: {other}")
     if failed:
         raise failed[-1]
+
+
+def say_plan(plan: Any, json_file: Path | None) -> None:
+    """What a call would take, in words, unless JSON goes to standard output."""
+    if json_file != STDOUT:
+        say(str(plan))
+        if json_file is not None:
+            write_all([(json_file, lambda path: write_text(path, _document(plan)))])
+    else:
+        typer.echo(_document(plan).encode(), nl=False)
 
 
 def _document(results: Any) -> str:

@@ -23,8 +23,8 @@ from mixlens.cli.inputs import (
     settings_of,
     text_of,
 )
-from mixlens.cli.output import deliver
-from mixlens.cli.running import load, progress, reported, say
+from mixlens.cli.output import deliver, say_plan
+from mixlens.cli.running import load, progress, reported
 from mixlens.files import parquet as arrow
 
 MODEL = "mixlens:smollm2"
@@ -112,7 +112,7 @@ def trace(
     files = {"to_html": html, "plot": picture(png), **tables}
     check_files(*files.values(), json_file, save)
     if plan:
-        nothing_written(*files.values(), json_file, save)
+        nothing_written(*files.values(), save)
     with reported(debug):
         if parquet is not None:
             arrow()
@@ -126,7 +126,7 @@ def trace(
                 require_units(lens.subject, question, texts or None, by)
             if plan:
                 settings = {"documents": texts or None, "max_new_tokens": max_new_tokens or 64, **options}
-                say(str(lens.plan_trace(question, answer, method, **settings)))
+                say_plan(lens.plan_trace(question, answer, method, **settings), json_file)
                 return
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
             result: Any = lens.trace(

@@ -133,10 +133,10 @@ def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
     if kinds[0] != kinds[1]:  # then nothing else can be compared
         changes = [f"what made it: was {kinds[0]}, now {kinds[1]}"]
     if changes:
-        said = [change for change in changes if not change.startswith(_FOLLOWS)] or changes
-        more = [f"and {len(said) - LISTED} more"] if len(said) > LISTED else []
+        first = [change for change in changes if not change.startswith(_FOLLOWS)] or changes
+        more = [f"and {len(first) - LISTED} more"] if len(first) > LISTED else []
         raise RunChanged(
-            "\n  ".join([f"expected the run that {one_line(folder)} holds, got another:", *said[:LISTED], *more])
+            "\n  ".join([f"expected the run that {one_line(folder)} holds, got another:", *first[:LISTED], *more])
             + "\ngive the new run another folder (out=), or delete this one"
         )
 

@@ -10,8 +10,18 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli.arguments import Csv, Debug, Html, Latex, Model, Parquet, Picture, Planned, Truncate
-from mixlens.cli.inputs import check_files, check_folders, drawn, folder, nothing_written, one_of, picture, value_of
+from mixlens.cli.arguments import Caption, Csv, Debug, Html, Label, Latex, Model, Parquet, Picture, Planned, Truncate
+from mixlens.cli.inputs import (
+    check_files,
+    check_folders,
+    drawn,
+    floating,
+    folder,
+    nothing_written,
+    one_of,
+    picture,
+    value_of,
+)
 from mixlens.cli.output import say_plan, show, write_all
 from mixlens.cli.running import goes_on, load, note, progress, reported
 from mixlens.errors import DataError
@@ -80,6 +90,8 @@ def evaluate(
     parquet: Parquet = None,
     html: Html = None,
     latex: Latex = None,
+    caption: Caption = None,
+    label: Label = None,
     png: Picture = None,
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="What --png draws: ranking, curves, heatmap or layers.")
@@ -107,6 +119,7 @@ def evaluate(
         nothing_written(*files.values(), out)
     elif json_file is not None:
         raise typer.BadParameter("--json goes with --plan; the table is --csv or --parquet")
+    floats = floating(latex, caption, label)
     one_of("kind", kind, KINDS)
     one_of("layers", layers, ("each", "upto"))
     drawn(png, kind=kind, measure=measure)
@@ -151,7 +164,7 @@ def evaluate(
             note(f"{len(failed)} examples failed, the first ({failed[0]['id']}): {failed[0]['error']}")
         if out is not None:
             note(f"wrote {out / 'table.csv'}")
-        picked = {"plot": {"kind": kind, "measure": measure}}
+        picked: dict[str, Any] = {"plot": {"kind": kind, "measure": measure}, "to_latex": floats}
         write_all([(p, partial(getattr(table, w), **picked.get(w, {}))) for w, p in files.items() if p is not None])
 
 

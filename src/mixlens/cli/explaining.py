@@ -12,10 +12,12 @@ import typer
 import mixlens
 from mixlens.cli import names
 from mixlens.cli.arguments import (
+    Caption,
     Debug,
     Foil,
     Html,
     Json,
+    Label,
     Method,
     Model,
     Pair,
@@ -33,6 +35,7 @@ from mixlens.cli.inputs import (
     NOT_OPTIONS,
     check_files,
     check_folders,
+    floating,
     folder,
     nothing_written,
     picture,
@@ -86,6 +89,8 @@ def explain(
     html: Html = None,
     png: Picture = None,
     latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write coloured text for LaTeX.")] = None,
+    caption: Caption = None,
+    label: Label = None,
     json_file: Json = None,
     save: Save = None,
     data: Annotated[
@@ -151,7 +156,7 @@ def explain(
     of_rows |= {"workers": workers, "engine": engine}
     placed: dict[str, Any] = {"device": device, "dtype": dtype}
     of_texts = {"pair": pair, "skip": skip or None, "html": html, "png": png, "latex": latex, "json": json_file}
-    of_texts |= {"save": save}
+    of_texts |= {"save": save, "caption": caption, "label": label}
     goal = target_of(target, foil, word, position)
     if data is not None:
         if texts:
@@ -177,6 +182,7 @@ def explain(
     typed = texts_of(texts, pair)
     files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
+    floats = floating(latex, caption, label)
     if plan:
         nothing_written(*files.values())
     with reported(debug):
@@ -198,7 +204,7 @@ def explain(
                 results = lens.attribute(typed, target=goal, **settings, **options)
         for reason in getattr(results, "skipped", {}).values():
             note(f"skipped: {reason}")
-        deliver(results, files, json_file)
+        deliver(results, files, json_file, floats=floats)
 
 
 def _every_text(

@@ -10,11 +10,26 @@ import typer
 
 import mixlens
 from mixlens.cli import names
-from mixlens.cli.arguments import Csv, Debug, Html, Json, Latex, Method, Parquet, Picture, Planned, Save, Settings
+from mixlens.cli.arguments import (
+    Caption,
+    Csv,
+    Debug,
+    Html,
+    Json,
+    Label,
+    Latex,
+    Method,
+    Parquet,
+    Picture,
+    Planned,
+    Save,
+    Settings,
+)
 from mixlens.cli.inputs import (
     NOT_OPTIONS,
     STDIN,
     check_files,
+    floating,
     nothing_written,
     one_of,
     picture,
@@ -88,6 +103,8 @@ def trace(
     csv: Csv = None,
     parquet: Parquet = None,
     latex: Latex = None,
+    caption: Caption = None,
+    label: Label = None,
     json_file: Json = None,
     save: Save = None,
     plan: Planned = False,
@@ -111,6 +128,7 @@ def trace(
     tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
     files = {"to_html": html, "plot": picture(png), **tables}
     check_files(*files.values(), json_file, save)
+    floats = floating(latex, caption, label)
     if plan:
         nothing_written(*files.values(), save)
     with reported(debug):
@@ -142,7 +160,7 @@ def trace(
                 **options,
             )
             shown: Any = result if by is None else result.units(by)
-        deliver(shown, files, json_file, saved=(result, save))
+        deliver(shown, files, json_file, saved=(result, save), floats=floats)
 
 
 def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool) -> str | list[Any]:

@@ -176,6 +176,7 @@ def map_(
         typer.Option(metavar="N", help="Draw one query row, layer x token; 'max' is the largest. Of a flow: no other."),
     ] = None,
     option: Settings = None,
+    csv: Csv = None,
     html: Html = None,
     png: Picture = None,
     json_file: Json = None,
@@ -189,7 +190,7 @@ def map_(
     """
     options = settings_of(option)
     data = texts_of([text], pair)
-    files = {"to_html": html, "plot": picture(png), "save": save}
+    files = {"to_csv": csv, "to_html": html, "plot": picture(png), "save": save}
     query, aggregation = row_of(row), aggregation_of(aggregate)
     if row is not None and png is None and (aggregation is None or aggregation[0] != "flow"):
         drawn(png, row=row)

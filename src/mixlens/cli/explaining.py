@@ -13,6 +13,7 @@ import mixlens
 from mixlens.cli import names
 from mixlens.cli.arguments import (
     Caption,
+    Csv,
     Debug,
     Foil,
     Html,
@@ -86,6 +87,7 @@ def explain(
         bool, typer.Option("--skip", help="Of several texts, explain those that can be; a line names each other.")
     ] = False,
     option: Settings = None,
+    csv: Csv = None,
     html: Html = None,
     png: Picture = None,
     latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write coloured text for LaTeX.")] = None,
@@ -156,7 +158,7 @@ def explain(
     of_rows |= {"workers": workers, "engine": engine}
     placed: dict[str, Any] = {"device": device, "dtype": dtype}
     of_texts = {"pair": pair, "skip": skip or None, "html": html, "png": png, "latex": latex, "json": json_file}
-    of_texts |= {"save": save, "caption": caption, "label": label}
+    of_texts |= {"save": save, "csv": csv, "caption": caption, "label": label}
     goal = target_of(target, foil, word, position)
     if data is not None:
         if texts:
@@ -180,7 +182,7 @@ def explain(
         raise typer.BadParameter("expected a TEXT in quotes, or --data FILE, got neither")
     options = settings_of(option, others=_OF_TEXTS)
     typed = texts_of(texts, pair)
-    files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
+    files = {"to_csv": csv, "to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
     floats = floating(latex, caption, label)
     if plan:

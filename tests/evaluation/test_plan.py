@@ -134,8 +134,9 @@ def test_explain_data(lens: mixlens.Lens, ran: list[int], tmp_path: Path) -> Non
             assert int(plan.passes) == sum(ran) / lens.subject.layers == len(TEXTS)  # and a share of one in the maps
             assert plan.parts[0].plan == replace(lens.plan(TEXTS, method), budget=plan.budget)
         else:
-            cuts = lens.plan(TEXTS, method, **more)
-            assert plan.passes == cuts.texts > len(TEXTS) == plan.texts
+            answers, own = plan.parts  # of windows of cut texts the answer is asked first
+            assert (plan.passes, own.passes) == (sum(ran) / lens.subject.layers, lens.plan(TEXTS, method, **more).texts)
+            assert 0 < answers.passes < own.passes
         assert (plan.rows, plan.texts) == (7, 6)
         ran.clear()
 

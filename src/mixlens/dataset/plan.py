@@ -62,13 +62,17 @@ def plan_explain_data(
     refuse_target(lens, target)
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget, sizes, cost = bytes_of(memory, device_of(lens.model)), sizes_of(subject), chosen.cost(options)
-    streams, wholes, lengths = Streams(), list[int](), list[int]()
+    streams, wholes, lengths, cut = Streams(), list[int](), list[int](), 0
     for tokens in streams.of(lens, rows, kind, limit, truncate, windows is not None):
+        each = [len(tokens)] if windows is None else windows.lengths(subject, tokens)
         wholes.append(len(tokens))
-        lengths += [len(tokens)] if windows is None else windows.lengths(subject, tokens)
-    parts: tuple[Part, ...] = ()
+        lengths += each
+        cut += len(each) if len(each) > 1 else 0
+    parts = list[Part]()
+    if cut:
+        parts.append(Part("the windows' answers", cut, most=True))
     if lengths:
         longest = sorted(lengths, reverse=True)[:TOGETHER]
         plan = planned(name, demand(subject, chosen, options), longest, budget, batch_size)
-        parts = (Part(name, sum(cost.passes(sizes, n) for n in lengths), plan.time, plan=plan),)
-    return streams.plan(parts, wholes, budget)
+        parts.append(Part(name, sum(cost.passes(sizes, n) for n in lengths), plan.time, bool(cut), plan))
+    return streams.plan(tuple(parts), wholes, budget)

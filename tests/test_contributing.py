@@ -190,6 +190,8 @@ def test_a_section_is_all_that_it_takes(title: str, copy: Path, forking: Forking
     said = [words for program, *words in commands(title) if program == "pytest"]
     assert said, "a section names the suites that guard what it adds"
     added(copy, title)
+    if ["python", WRITTEN] in commands(title):
+        assert forking.run(copy, WRITTEN)[0] == 0
     for words in said:
         own = words if "-k" in words else [word for word in words if word not in WHOLE]
         if own:

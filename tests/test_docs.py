@@ -1,6 +1,6 @@
 """What the front pages say is so: tables, links, commands, and every block of code.
 
-`python tests/test_docs.py` writes the tables of README.md anew.
+`python tests/test_docs.py` writes the tables of README.md anew, and what `mixlens.methods()` and `measures()` read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 from transformers import BertConfig, BertForTokenClassification
 
 import mixlens
+from mixlens import inventory
 from models import smollm2
 
 ROOT = Path(__file__).parent.parent
@@ -280,6 +281,7 @@ def test_examples_are_short(code):
 
 
 if __name__ == "__main__":
+    (ROOT / "src" / "mixlens" / inventory.FILE).write_text(inventory.to_write(), "utf-8")
     page = read("README.md")
     for name, make in TABLES.items():
         found = table_in(page, name)

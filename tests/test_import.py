@@ -13,7 +13,7 @@ import pytest
 import mixlens
 
 HEAVY = {"torch", "transformers", "matplotlib", "numpy", "scipy", "pandas", "jinja2", "tokenizers", "safetensors"}
-PRINT = "; import sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+PRINT = "\nimport sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -42,6 +42,16 @@ def test_help_answers_at_once():
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(seconds() for _ in range(3)) < 0.7
+
+
+@pytest.mark.parametrize("words", ["cite alti aopc", "cite globenk", "methods", "methods alti --json"])
+def test_who_asks_what_there_is_waits_for_no_torch(words):
+    """What the tables say is read as data; a name that is none is refused by the same."""
+    run = f"import sys; sys.argv = ['mixlens', *{words.split()}]; import mixlens.cli, contextlib, os"
+    quiet = (
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(open(os.devnull, 'w')): mixlens.cli.main()"
+    )
+    assert not loaded_by(f"{run}\n{quiet}\n") & HEAVY
 
 
 def imported(path: Path) -> set[str]:

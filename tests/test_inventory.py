@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from importlib import resources
 
 import pytest
 import torch
 
 import mixlens
+from mixlens import inventory
 from mixlens.architectures import SPECS, spec_for, variants
 from mixlens.architectures.table import CHOICES
 from mixlens.attribute import ATTRIBUTIONS
@@ -105,6 +107,15 @@ def test_variants_are_the_specs_of_real_configurations(name):
     setting = next((f"{k}={v}" for k, v in chosen.items() if config.model_type in CHOICES), "")
     ours, real = variants(config.model_type)[setting], spec_for(config)
     assert (ours.order, ours.chain) == (real.order, real.chain)
+
+
+def test_what_is_written_down_is_what_the_tables_say():
+    stale = inventory.to_write() != (resources.files("mixlens") / inventory.FILE).read_text("utf-8")
+    assert not stale, "run: python tests/test_docs.py"
+    assert mixlens.methods() == inventory._methods()
+    assert mixlens.measures() == inventory._measures()  # tuples as tuples, infinity as a number
+    mixlens.methods()[0]["options"].clear()
+    assert mixlens.methods()[0]["options"] == inventory._methods()[0]["options"]
 
 
 def test_facts_are_whole():

@@ -41,6 +41,8 @@ NAMES = [
     "load",
     "measures",
     "methods",
+    "plan_evaluate",
+    "plan_explain_data",
     "planted",
     "read",
     "task",

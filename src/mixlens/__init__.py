@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from mixlens.architectures import Spec as Spec
     from mixlens.capture.given import Words as Words
     from mixlens.dataset.explain import explain_data as explain_data
+    from mixlens.dataset.plan import plan_explain_data as plan_explain_data
     from mixlens.evaluation.evaluate import evaluate as evaluate
     from mixlens.evaluation.given import Question as Question
+    from mixlens.evaluation.plan import plan_evaluate as plan_evaluate
     from mixlens.evaluation.reading import read as read
     from mixlens.evaluation.result import Table as Table
     from mixlens.inventory import measures as measures
@@ -66,6 +68,8 @@ _HOME = {
     "cite": "papers",
     "evaluate": "evaluation.evaluate",
     "Question": "evaluation.given",
+    "plan_evaluate": "evaluation.plan",
+    "plan_explain_data": "dataset.plan",
     "Table": "evaluation.result",
     "Example": "tasks.example",
     "task": "tasks.table",
@@ -99,6 +103,8 @@ __all__ = [
     "load",
     "measures",
     "methods",
+    "plan_evaluate",
+    "plan_explain_data",
     "planted",
     "read",
     "task",

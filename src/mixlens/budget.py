@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,24 +52,28 @@ class Plan:
         """Whether the longest text alone stays inside the budget."""
         return self.peak_bytes <= self.budget
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "fits": self.fits}
+
     def require(self, others: Sequence[str] = (), rows: bool = False) -> Plan:
         """Itself, or OverBudget with what would be enough: `others` that fit, or a row-wise map (`rows`)."""
         if self.fits:
             return self
-        enough = _shown(int(1.05 * self.peak_bytes))
+        enough = shown_bytes(int(1.05 * self.peak_bytes))
         less = f"or a method that fits: {', '.join(others)}" if others else "or use a method that needs less"
         fewer = ", a row-wise map (queries=[...])" if rows else ""
         raise OverBudget(
             f"expected {self.method} on {self.texts} text(s) of up to {self.tokens} tokens to need at most "
-            f"{_shown(self.budget)} of memory, it needs about {_shown(self.peak_bytes)}; pass memory={enough!r} or "
-            f"more, fewer or shorter texts{fewer}, {less} (see Lens.plan)"
+            f"{shown_bytes(self.budget)} of memory, it needs about {shown_bytes(self.peak_bytes)}; pass "
+            f"memory={enough!r} or more, fewer or shorter texts{fewer}, {less} (see Lens.plan)"
         )
 
     def __str__(self) -> str:
         return (
             f"{self.method}, {self.texts} text(s) of up to {self.tokens} tokens: {self.time}; about {self.passes:.1f} "
-            f"forward passes a text, {self.batch_size} at a time, at most {_shown(self.peak_bytes)} of "
-            f"{_shown(self.budget)}"
+            f"forward passes a text, {self.batch_size} at a time, at most {shown_bytes(self.peak_bytes)} of "
+            f"{shown_bytes(self.budget)}"
         )
 
 
@@ -209,7 +213,8 @@ def _fitting(
     return [name for name, cost in others.items() if fits[id(cost)]]
 
 
-def _shown(size: int) -> str:
+def shown_bytes(size: int) -> str:
+    """In GB, MB or KB."""
     for unit, name in ((10**9, "GB"), (10**6, "MB")):
         if size >= unit:
             return f"{size / unit:.2f}{name}" if size < 10 * unit else f"{size / unit:.0f}{name}"

@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -192,7 +192,7 @@ def put(text: str, path: str | os.PathLike[str] | None) -> str:
     return text
 
 
-def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows as CSV under the names of their columns: every number to the last bit, nothing for None.
 
     Texts that a spreadsheet would run (`=`, `+`, `-`, `@` first) have a quote in front; `mixlens.evaluate` and whatever
@@ -200,6 +200,12 @@ def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     """
     lines = [",".join(map(_cell, columns)), *(",".join(_cell(row[name]) for name in columns) for row in rows)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def csv_of(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Columns of one length as CSV, likewise."""
+    rows = zip(*columns.values(), strict=True)
+    return csv_text(tuple(columns), (dict(zip(columns, row, strict=True)) for row in rows))
 
 
 def _cell(value: Any) -> str:

@@ -1,12 +1,20 @@
-"""What there is: `mixlens.methods()` and `mixlens.measures()`, and which methods an architecture has."""
+"""What there is: `mixlens.methods()` and `mixlens.measures()`, and which methods an architecture has.
+
+The tables hold functions, and with them torch. What they say is also written down as data, `inventory.json`, so that
+who asks what there is, or what to cite, waits for no import. `python tests/test_docs.py` writes it; a test holds it
+against the tables.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from mixlens.errors import Undefined
+from mixlens.packing import pack, unpack
 
 if TYPE_CHECKING:
     from mixlens.architectures import Spec
@@ -25,6 +33,41 @@ def methods() -> list[dict[str, Any]]:
         >>> [method["name"] for method in mixlens.methods() if method["cost"] == "one pass a token"]
         ['blank_out']
     """
+    return _written()["methods"]
+
+
+def measures() -> list[dict[str, Any]]:
+    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite.
+
+    Examples:
+        >>> [measure["name"] for measure in mixlens.measures() if measure["needs"] == "rationale"]
+        ['token_f1', 'auprc', 'iou']
+    """
+    return _written()["measures"]
+
+
+FILE = "inventory.json"
+
+
+@cache
+def _text() -> str:
+    return (files("mixlens") / FILE).read_text("utf-8")
+
+
+def _written() -> dict[str, list[dict[str, Any]]]:
+    """Anew each time: what a caller does to it is the caller's."""
+    kinds = json.loads(_text())
+    return {kind: [{key: unpack(value) for key, value in fact.items()} for fact in kinds[kind]] for kind in kinds}
+
+
+def to_write() -> str:
+    """What `inventory.json` has to say, by the tables: a line a fact."""
+    kinds = {"methods": _methods(), "measures": _measures()}
+    lines = {kind: [json.dumps({key: pack(fact[key]) for key in fact}) for fact in kinds[kind]] for kind in kinds}
+    return "{" + ",\n".join(f'"{kind}": [\n' + ",\n".join(lines[kind]) + "\n]" for kind in lines) + "}\n"
+
+
+def _methods() -> list[dict[str, Any]]:
     from mixlens.aggregate import AGGREGATIONS
     from mixlens.attribute import ATTRIBUTIONS
     from mixlens.mixing import MIXING
@@ -89,6 +132,24 @@ def methods() -> list[dict[str, Any]]:
     return [*mixing, *aggregations, *presets, *similarities]
 
 
+def _measures() -> list[dict[str, Any]]:
+    from mixlens.measure import MEASURES
+
+    return [
+        {
+            "name": name,
+            "summary": m.summary,
+            "needs": m.needs,
+            "higher_is_better": m.higher_is_better,
+            "range": m.range,
+            "per_layer": m.per_layer,
+            "options": m.options(),
+            "cite": m.cite,
+        }
+        for name, m in MEASURES.items()
+    ]
+
+
 def supports(spec: Spec, head: Head | None = None) -> dict[str, str | None]:
     """Method -> None where it is defined for an architecture, and a head if one is named; else the reason."""
     from mixlens.attribute import ATTRIBUTIONS
@@ -130,27 +191,3 @@ def _language_models() -> frozenset[str]:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     return frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-
-
-def measures() -> list[dict[str, Any]]:
-    """One dict a measure: name, summary, needs, higher_is_better, range, per_layer, options, cite.
-
-    Examples:
-        >>> [measure["name"] for measure in mixlens.measures() if measure["needs"] == "rationale"]
-        ['token_f1', 'auprc', 'iou']
-    """
-    from mixlens.measure import MEASURES
-
-    return [
-        {
-            "name": name,
-            "summary": m.summary,
-            "needs": m.needs,
-            "higher_is_better": m.higher_is_better,
-            "range": m.range,
-            "per_layer": m.per_layer,
-            "options": m.options(),
-            "cite": m.cite,
-        }
-        for name, m in MEASURES.items()
-    ]

@@ -16,9 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from mixlens.target import Target
 
 _THEMSELVES = frozenset((str, int, bool, type(None)))
@@ -90,6 +87,9 @@ def _leaf(value: Any) -> Any:
         return value
     if isinstance(value, (int, float)):
         return value + 0  # of a subclass the number alone
+    import numpy as np  # here: who reads alone has no need of them
+    import torch
+
     if isinstance(value, np.generic):
         return pack(value.item())
     if isinstance(value, torch.Tensor):

@@ -167,6 +167,7 @@ def test_axe_finds_nothing_and_nothing_is_cut(browser, served, width, scheme):
         "/picture",
         "/picture-compare",
         "/text-picture",
+        "/sound-map",
         "/sound-trace",
         "/trace?model=mixlens:digits",
         f"/compare?text={TEXT}&method=alti&no_faithfulness=on",

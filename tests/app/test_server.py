@@ -76,19 +76,24 @@ def test_what_an_answer_took_and_its_table(asking):
     page = asking.get("/explain", params={"text": TEXT, "method": "saliency"}).text
     (took,) = re.findall(r'<p class="soft took">(.*?)</p>', page, re.S)
     assert re.fullmatch(r"Answered in \d+\.\d+ s(, and \d+\.\d s until the model was loaded)?\. .*", took)
-    assert took.endswith("The method takes one pass forward and one backward.") and "text/csv" not in page
+    assert "The method takes one pass forward and one backward. <a" in took
+    table = r'href="data:text/csv;base64,([^"]*)" download="(.*?)"'
+    lens, options = mixlens.load(asking.folder), {"text": TEXT, "method": "alti"}
+    for verb, result in (("explain", lens.attribute(TEXT, "alti")), ("map", lens.mixing(TEXT, "alti"))):
+        ((rows, name),) = re.findall(table, asking.get(f"/{verb}", params=options).text)
+        assert (b64decode(html.unescape(rows)).decode(), name) == (result.to_csv(), f"{verb}.csv")
     compared = asking.get("/compare", params={"text": TEXT, "method": ["alti", "saliency"], "no_faithfulness": "on"})
-    (table,) = re.findall(r'href="data:text/csv;base64,([^"]*)" download="compare.csv"', compared.text)
-    lens = mixlens.load(asking.folder)
-    assert (
-        b64decode(html.unescape(table)).decode()
-        == lens.compare(TEXT, ["alti", "saliency"], faithfulness=False).to_csv()
-    )
+    ((rows, name),) = re.findall(table, compared.text)
+    result = lens.compare(TEXT, ["alti", "saliency"], faithfulness=False)
+    assert (b64decode(html.unescape(rows)).decode(), name) == (result.to_csv(), "compare.csv")
 
 
 def test_a_table_too_large_for_a_link_is_the_command_lines(asking, monkeypatch):
     monkeypatch.setattr("mixlens.app.pages.TABLE", 100)
     page = asking.get("/compare", params={"text": TEXT, "method": "alti", "no_faithfulness": "on"}).text
+    assert "text/csv" not in page and "add --csv FILE to the command line" in page
+    monkeypatch.setattr("mixlens.results.LayerMaps.to_csv", lambda maps: pytest.fail("written in vain"))
+    page = asking.get("/map", params={"text": TEXT, "method": "alti"}).text
     assert "text/csv" not in page and "add --csv FILE to the command line" in page
 
 

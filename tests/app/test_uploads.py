@@ -9,6 +9,7 @@ import re
 import struct
 import tempfile
 import zlib
+from base64 import b64decode
 from typing import Any
 
 import numpy as np
@@ -97,8 +98,27 @@ def test_a_picture_is_compared_and_mapped_as_the_command_line_does(asking, tmp_p
         assert packed(page) == packed(response.text) and body(page) == body(response.text)
 
 
+def test_a_sound_is_mapped_as_the_command_line_does(asking, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data, _ = tones()
+    (tmp_path / "a.wav").write_bytes(data)
+    response = asking.post("/sound-map", files={"sound": ("a.wav", data)}, data={"method": "attention"})
+    assert response.status_code == 200, error(response)
+    (line,) = re.findall(r"data-copied>(.*?)</code>", response.text)
+    assert line == "mixlens map --model mixlens:tones --method attention --html answer.html -- a.wav"
+    result = CliRunner().invoke(app, line.split()[1:])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "answer.html").read_text("utf-8")
+    assert packed(page) == packed(response.text) and body(page) == body(response.text)
+    (held,) = packed(page)
+    assert b'"unit":"word"' in zlib.decompress(b64decode(held))  # what is said is known
+    fields = {"method": "effective_attention", "option": "k=2"}
+    refused = asking.post("/sound-map", files={"sound": ("a.wav", data)}, data=fields)
+    assert refused.status_code == 400 and "'k'" in error(refused)
+
+
 def test_what_is_written_of_a_sound_is_traced(tmp_path, monkeypatch):
-    """Of Whisper, with each option; the command line writes the same page, a model that writes nothing says so."""
+    """Of Whisper, with each option; the command line writes the same page. Its encoder is mapped, frame by frame."""
     folder = speech.whisper(tmp_path / "whisper")
     data, fields = wave(0.4, 16_000), {"model": str(folder), "method": "saliency", "max_new_tokens": "3"}
     monkeypatch.chdir(tmp_path)
@@ -108,6 +128,9 @@ def test_what_is_written_of_a_sound_is_traced(tmp_path, monkeypatch):
         assert response.status_code == 200, error(response)
         both = asked_of.post("/sound-trace", files={"sound": ("a.wav", data)}, data={**fields, "answer": "w5"})
         assert both.status_code == 400 and "nothing generated" in error(both)
+        mapped = asked_of.post("/sound-map", files={"sound": ("a.wav", data)}, data={"model": str(folder)})
+        (held,) = packed(mapped.text)
+        assert b'"unit":"frame"' in (head := zlib.decompress(b64decode(held))) and b'"noun":"sound"' in head
     (line,) = re.findall(r"data-copied>(.*?)</code>", response.text)
     assert line.endswith("--method saliency --max-new-tokens 3 --html answer.html -- a.wav")
     result = CliRunner().invoke(app, line.split()[1:])

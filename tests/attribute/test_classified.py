@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -150,3 +150,10 @@ def test_a_data_set_is_refused_before_its_first_text():
         mixlens.explain_data(lens("bart"), [TEXT], "saliency")
     with pytest.raises(Undefined, match=says):
         mixlens.evaluate(lens("bart"), [TEXT], ["saliency"], ["aopc"])
+    for plan in (
+        lens("bart").plan,
+        partial(mixlens.plan_evaluate, lens("bart")),
+        partial(mixlens.plan_explain_data, lens("bart")),
+    ):
+        with pytest.raises(Undefined, match=says):
+            plan([TEXT])

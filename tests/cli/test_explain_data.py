@@ -81,8 +81,14 @@ def test_workers_are_hired(cli, reviews, monkeypatch):
 def test_a_changed_run_is_said_in_words_of_the_command_line(cli, reviews):
     asked = ["explain", "--data", reviews, "--field", "review", "--out", "run"]
     assert cli(*asked, "--method", "alti").exit_code == 0
-    message = one_line_error(cli(*asked, "--method", "globenc"))
-    assert 'method was "alti", is "globenc"; give the new run another folder (--out)' in message
+    changed = cli(*asked, "--method", "globenc", "--truncate")
+    assert (changed.exit_code, changed.stdout) == (1, "")
+    assert changed.stderr.splitlines() == [
+        "error: expected the run that run holds, got another:",
+        '  method: was "alti", now "globenc"',
+        "  truncate: was false, now true",
+        "give the new run another folder (--out), or delete this one",
+    ]
 
 
 def test_nothing_that_can_be_explained_is_an_error(cli, tmp_path):

@@ -140,6 +140,25 @@ def test_compare_puts_methods_side_by_side(cli, tmp_path):
     assert data["methods"]["attcat"]["scores"] == pytest.approx(alone["scores"], rel=1e-4)
 
 
+def test_what_is_written_for_latex_floats_under_a_caption(cli, tmp_path):
+    words = ["--method", "alti", "--latex", "f.tex", "--caption", r"Why? \emph{Film}, 5\% of it", "--label", "fig:f"]
+    result = cli("explain", "a deep film", "a film", *words)
+    assert result.exit_code == 0, result.stderr
+    for number in (1, 2):  # a label twice in a paper would be none
+        text = (tmp_path / f"f-{number}.tex").read_text("utf-8")
+        assert f"\n\\caption{{Why? \\emph{{Film}}, 5\\% of it}}\n\\label{{fig:f-{number}}}\n\\end{{figure}}\n" in text
+    assert cli("compare", TEXT, "--no-faithfulness", *words).exit_code == 0
+    text = (tmp_path / "f.tex").read_text("utf-8")
+    assert "\\begin{table}" in text and "\\label{fig:f}" in text
+    for verb in ("explain", "compare"):
+        alone = cli(verb, TEXT, "--caption", "x")
+        assert alone.exit_code == 2 and "--caption goes with --latex FILE" in alone.stderr
+    unnamed = cli("explain", TEXT, "--latex", "f.tex", "--label", "x")
+    assert unnamed.exit_code == 2 and "expected --caption beside --label, got it alone" in unnamed.stderr
+    open_brace = cli("explain", TEXT, "--latex", "f.tex", "--caption", "{")
+    assert open_brace.exit_code == 2 and "expected --caption one paragraph of LaTeX" in open_brace.stderr
+
+
 def test_check_prints_three_residuals_a_layer_and_the_methods(cli):
     result = cli("check")
     assert (result.exit_code, result.stderr) == (0, "")

@@ -154,11 +154,12 @@ def test_what_each_sentence_came_from_is_printed(trace, lens, tmp_path):
 def test_every_file(trace, tmp_path, lens):
     names = {"a.html", "a.png", "a.csv", "a.parquet", "a.tex", "a.json", "a.st"}
     words = "--html a.html --png a.png --csv a.csv --parquet a.parquet --latex a.tex --json a.json --save a.st".split()
-    result = trace(PROMPT, "--answer", ANSWER, *words)
+    result = trace(PROMPT, "--answer", ANSWER, *words, "--caption", "Keys")
     assert result.exit_code == 0, result.stderr
     assert {line.removeprefix("wrote ") for line in result.stderr.splitlines()} == names
     assert {path.name for path in tmp_path.iterdir()} == names
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "\\caption{Keys}" in (tmp_path / "a.tex").read_text("utf-8")
     assert "w8" in (tmp_path / "a.html").read_text("utf-8")
     assert mixlens.read(tmp_path / "a.st").scores.tolist() == lens.trace(USER, ANSWER).scores.tolist()
 

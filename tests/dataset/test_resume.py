@@ -100,16 +100,16 @@ def test_a_finished_run_is_read(lens: mixlens.Lens, tmp_path: Path, monkeypatch:
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
-    ({"method": "globenc"}, 'method was "alti", is "globenc"'),
-    ({"target": "positive"}, 'target was null, is "positive"'),
-    ({"batch_size": 3}, "batch_size was 32, is 3"),
-    ({"truncate": True}, "truncate was false, is true"),
-    ({"limit": 2}, "limit was null, is 2"),
-    ({"normalize": False}, "options.normalize was null, is false"),
-    ({"memory": "3GB"}, "memory was"),
+    ({"method": "globenc"}, 'method: was "alti", now "globenc"'),
+    ({"target": "positive"}, 'target: was null, now "positive"'),
+    ({"batch_size": 3}, "batch_size: was 32, now 3"),
+    ({"truncate": True}, "truncate: was false, now true"),
+    ({"limit": 2}, "limit: was null, now 2"),
+    ({"normalize": False}, "options.normalize: was null, now false"),
+    ({"memory": "3GB"}, "memory: was"),
     ({"field": "review"}, "task.fields.text"),
     ({"data": [*TEXTS[:4], "other", *TEXTS[5:]]}, "expected the data of the run in .*, got other rows: its first 6"),
-    ({"data": TEXTS[:5]}, "data.rows was 8, is 5"),
+    ({"data": TEXTS[:5]}, "data.rows: was 8, now 5"),
 ]
 
 
@@ -127,16 +127,16 @@ def test_another_model_is_refused(lens: mixlens.Lens, tmp_path: Path, tiny_bert_
     mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path)
     other = mixlens.load(str(tiny_bert_folder))
     other.model.classifier.weight.data *= 1.5
-    with pytest.raises(RunChanged, match=r"model\.weights was"):
+    with pytest.raises(RunChanged, match=r"model\.weights: was"):
         mixlens.explain_data(other, TEXTS, "alti", out=tmp_path)
 
 
 def test_an_evaluation_s_folder_is_refused_and_the_other_way(lens: mixlens.Lens, tmp_path: Path) -> None:
     mixlens.evaluate(lens, TEXTS, ["random"], ["special_rank"], tmp_path / "table", resamples=2)
-    with pytest.raises(RunChanged, match='kind was null, is "explain_data"'):
+    with pytest.raises(RunChanged, match="another:\n  what made it: was evaluate, now explain_data\ngive the new"):
         mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path / "table")
     mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path / "texts")
-    with pytest.raises(RunChanged, match='kind was "explain_data", is null'):
+    with pytest.raises(RunChanged, match="what made it: was explain_data, now evaluate"):
         mixlens.evaluate(lens, TEXTS, ["random"], ["special_rank"], tmp_path / "texts", resamples=2)
     with pytest.raises(ResultFileError, match=r"expected a folder that mixlens\.explain_data wrote"):
         mixlens.Explained(tmp_path / "table")

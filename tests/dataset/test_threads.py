@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mixlens
 from mixlens.dataset import engines, threads
 from mixlens.dataset import window as window_module
-from mixlens.dataset.threads import BLOCK, COUNT, Threads, dealt
+from mixlens.dataset.threads import BLOCK, COUNT, dealt
 from mixlens.errors import NotFinite, OverBudget, UnknownMethod
 
 WORDS = "a deep and meaningful film not bad good slow very".split()

@@ -175,10 +175,10 @@ def test_a_run_goes_on_with_the_same_function_alone(lens: mixlens.Lens, tmp_path
     again = run(Versioned("peer 1.0"), "versions")  # all of it is there already
     assert len(asked_again) == len(TEXTS)
     np.testing.assert_array_equal(again.values("aopc", "mine"), before.values("aopc", "mine"))
-    with pytest.raises(RunChanged, match=r'methods.mine.version was "peer 1.0", is "peer 1.1"'):
+    with pytest.raises(RunChanged, match=r'methods.mine.version: was "peer 1.0", now "peer 1.1"'):
         run(Versioned("peer 1.1"), "versions")
     run(falling, "sources")
-    with pytest.raises(RunChanged, match=r"methods.mine.function was .*falling.*methods.mine.source was"):
+    with pytest.raises(RunChanged, match=r"methods.mine.function: was .*falling.*\n  methods.mine.source: was digest"):
         run(ours, "sources")
 
 

@@ -262,7 +262,7 @@ def test_a_question_run_of_before_does_not_go_on(tmp_path):
     manifest = json.loads(path.read_text("utf-8"))
     assert manifest.pop("answers") == "spans of 15"
     path.write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(RunChanged, match=r'answers was null, is "spans of 15"'):
+    with pytest.raises(RunChanged, match=r'answers: was null, now "spans of 15"'):
         mixlens.evaluate(reader, [("w11 w12", "w13 w14 w15 w16 w17")], **asked)
 
 

@@ -50,7 +50,7 @@ def test_a_run_with_named_columns_says_how_to_name_them(lens: mixlens.Lens, tmp_
     task = mixlens.task("classification", text="sentence")
     how: dict[str, Any] = {"methods": ["alti"], "measures": ["spearman"], "resamples": 20, "out": tmp_path / "run"}
     mixlens.evaluate(lens, rows, task=task, **how)
-    with pytest.raises(RunChanged, match=r"; or name its columns as that run did: text is 'sentence'$"):
+    with pytest.raises(RunChanged, match=r"one, or name its columns as that run did: text is 'sentence'$"):
         mixlens.evaluate(lens, rows, **how)
     with pytest.raises(RunChanged, match=r"or delete this one$"):
         mixlens.evaluate(lens, rows, task=task, **{**how, "methods": ["saliency"]})
@@ -140,23 +140,23 @@ def test_an_unfinished_run_goes_on_with_its_own_seed(
 
     with pytest.raises(KeyboardInterrupt):
         mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", progress=stop, **HOW)
-    with pytest.raises(RunChanged, match=r"methods\.random\.options\.seed was 0, is 1"):
+    with pytest.raises(RunChanged, match=r"methods\.random\.options\.seed: was 0, now 1"):
         mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", seed=1, **HOW)
     assert len(mixlens.evaluate(lens, TEXTS, out=tmp_path / "run", **HOW).values("aopc", "alti")) == len(TEXTS)
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
-    "methods": ({"methods": ["alti", "attcat"]}, "methods.attcat"),
-    "measures": ({"measures": ["spearman"]}, "measures.aopc"),
-    "reference": ({"reference": "grad_l2"}, "measures.spearman:grad_l2"),
-    "option": ({"options": {"alti": {"p": 2}}}, "methods.alti.options.p was null, is 2"),
-    "measure's option": ({"options": {"aopc": {"replace": "pad"}}}, 'replace was "delete", is "pad"'),
-    "target": ({"target": "positive"}, 'target was null, is "positive"'),
-    "random's seed": ({"options": {"random": {"seed": 1}}}, "methods.random.options.seed was 0, is 1"),
-    "batch_size": ({"batch_size": 3}, "batch_size was 32, is 3"),
-    "limit": ({"limit": 2}, "limit was null, is 2"),
-    "exclude": ({"exclude": "first"}, 'exclude was null, is ["first"]'),
-    "layers": ({"layers": "each"}, 'layers was null, is "each"'),
+    "methods": ({"methods": ["alti", "attcat"]}, 'now ["alti", "attcat", "random"]'),
+    "measures": ({"measures": ["spearman"]}, "measures: was "),
+    "reference": ({"reference": "grad_l2"}, '"spearman:grad_l2"'),
+    "option": ({"options": {"alti": {"p": 2}}}, "methods.alti.options.p: was null, now 2"),
+    "measure's option": ({"options": {"aopc": {"replace": "pad"}}}, 'replace: was "delete", now "pad"'),
+    "target": ({"target": "positive"}, 'target: was null, now "positive"'),
+    "random's seed": ({"options": {"random": {"seed": 1}}}, "methods.random.options.seed: was 0, now 1"),
+    "batch_size": ({"batch_size": 3}, "batch_size: was 32, now 3"),
+    "limit": ({"limit": 2}, "limit: was null, now 2"),
+    "exclude": ({"exclude": "first"}, 'exclude: was null, now ["first"]'),
+    "layers": ({"layers": "each"}, 'layers: was null, now "each"'),
     "task": ({"task": mixlens.task("classification", text="words")}, "task.fields.text"),
 }
 
@@ -184,13 +184,13 @@ def test_changed_weights_are_named(tiny_bert_folder: Path, finished: Path) -> No
     other = mixlens.load(str(tiny_bert_folder))
     with torch.no_grad():
         other.model.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
-    with pytest.raises(RunChanged, match=r"model\.weights was"):
+    with pytest.raises(RunChanged, match=r"model\.weights: was"):
         mixlens.evaluate(other, TEXTS, out=finished, **HOW)
     swapped = mixlens.load(str(tiny_bert_folder))
     with torch.no_grad():  # the same numbers in another order
         bias = swapped.model.bert.encoder.layer[0].output.dense.bias
         bias.copy_(bias.flip(0).clone())
-    with pytest.raises(RunChanged, match=r"model\.weights was"):
+    with pytest.raises(RunChanged, match=r"model\.weights: was"):
         mixlens.evaluate(swapped, TEXTS, out=finished, **HOW)
 
 
@@ -213,7 +213,8 @@ def test_the_same_file_by_another_name(lens: mixlens.Lens, tmp_path: Path, monke
     with pytest.raises(RunChanged, match="got other rows"):  # the same bytes, but other rows
         mixlens.evaluate(lens, other, out=tmp_path / "run", **HOW)
     two.write_text("text,note\nbad,\n", "utf-8")
-    with pytest.raises(RunChanged, match=r'fingerprint was .*data.name was "c.csv", is "c2.csv"'):
+    digests = r"fingerprint: was digest \w{8}, now digest \w{8}"
+    with pytest.raises(RunChanged, match=rf'{digests}\n  data.name: was "c.csv", now "c2.csv"'):
         mixlens.evaluate(lens, two, out=tmp_path / "run", **HOW)
 
 
@@ -229,7 +230,7 @@ def test_changed_rows_are_refused(
     file.write_text("".join(json.dumps({"text": t}) + "\n" for t in TEXTS), "utf-8")
     mixlens.evaluate(lens, file, out=tmp_path / "file", **HOW)
     file.write_text("".join(json.dumps({"text": t}) + "\n" for t in changed), "utf-8")
-    with pytest.raises(RunChanged, match=r"data\.fingerprint was"):
+    with pytest.raises(RunChanged, match=r"data\.fingerprint: was"):
         mixlens.evaluate(lens, file, out=tmp_path / "file", **HOW)
 
 
@@ -311,7 +312,7 @@ def test_batches_are_those_that_the_run_began_with(
     sizes.clear()
     mixlens.evaluate(lens, texts, **how)
     assert 2 not in sizes
-    with pytest.raises(RunChanged, match="memory was"):
+    with pytest.raises(RunChanged, match="memory: was"):
         mixlens.evaluate(lens, texts, out=tmp_path / "run", memory="7GB", **how)
 
 

@@ -254,18 +254,26 @@ def test_read_needs_no_model_and_writes_no_table(table: mixlens.Table, tmp_path:
 def test_command_line(cli: Callable[..., Any], tmp_path: Path) -> None:
     words = "--data d.csv --field text=words --field label=gold --methods alti,random --measures spearman:grad_l2,aopc"
     files = "--csv t.csv --html t.html --latex t.tex --png t.png --kind curves --out run -o aopc.replace=pad"
-    done = cli(*words.split(), "--target", "label", *files.split())
+    done = cli(*words.split(), "--target", "label", *files.split(), "--caption", "Three films", "--label", "tab:t")
     assert done.exit_code == 0, done.stderr
     assert "spearman : grad_l2" in done.stdout
     assert "up to 1 texts of 3 failed" in " ".join(done.stdout.split())
     assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.csv", "t.html", "t.tex", "t.png", "run"}
     assert (tmp_path / "t.csv").read_bytes() == (tmp_path / "run" / "table.csv").read_bytes()
+    assert "\\caption{Three films}\n\\label{tab:t}\n" in (tmp_path / "t.tex").read_text("utf-8")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
     assert manifest["measures"]["aopc"]["options"]["replace"] == "pad"
     changed = cli(*words.split(), "--out", "run")
     assert changed.exit_code == 1
-    assert changed.stderr.startswith("error: expected the run that run holds, got another:")
-    assert len(changed.stderr.splitlines()) == 1
+    assert changed.stderr.splitlines() == [
+        "error: expected the run that run holds, got another:",
+        '  measures.aopc.options.replace: was "pad", now "delete"',
+        '  target: was "label", now null',
+        "give the new run another folder (--out), or delete this one",
+    ]
+    words = words.replace("alti,random", "alti,globenc")
+    changed = cli(*words.split(), "--out", "run", "-o", "aopc.replace=pad", "--target", "label")
+    assert changed.stderr.splitlines()[1:-1] == ['  methods: was ["alti", "random"], now ["alti", "globenc", "random"]']
 
 
 def test_wrong_words(cli: Callable[..., Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -103,5 +105,5 @@ def test_on_the_command_line(tmp_path, monkeypatch):
     explained = runner.invoke(app, ["explain", "w5 w6", "--model", "chat", "--method", "blank_out", "--plan"])
     assert explained.output.startswith("blank_out, 1 text(s) of up to ") and "one pass a token" in explained.output
     assert "alti would ignore" in one_line_error(runner.invoke(app, [*words, "-o", "steps=3"]))
-    rows = runner.invoke(app, ["explain", "--data", "x.csv", "--out", "run", "--plan"])
-    assert rows.exit_code == 2 and "--plan goes with TEXT" in rows.stderr
+    data = json.loads(runner.invoke(app, [*words, "--max-new-tokens", "4", "--json", "-"]).stdout)
+    assert {**data, "budget": 0} == {**asked.to_dict(), "budget": 0} and data["fits"] is True

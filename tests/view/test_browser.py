@@ -244,6 +244,13 @@ def test_the_rollout_of_the_page_is_the_librarys(visit, drawn, residual):
     np.testing.assert_allclose(values(page), rolled[0, :, 5], atol=1e-5)
 
 
+def test_the_switch_calls_a_position_what_it_is(visit, drawn):
+    assert visit(drawn).locator("legend").all_inner_texts() == ["Layers", "The token", "Colours"]
+    page = visit(pictures.lens("vit").mixing(pictures.image(), method="attention"))
+    assert page.locator("legend").all_inner_texts() == ["Layers", "The patch", "Colours"]
+    assert page.get_by_label("the picture; arrow keys move, Enter chooses a patch").count() == 1
+
+
 def test_scaled_rollouts_heads_and_means(visit, make_maps):
     grown = replace(make_maps(3, 6), method="norm", scores=make_maps(3, 6).scores * 3)
     page = visit(grown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 import torch
@@ -25,6 +26,16 @@ def test_a_row_a_token(film):
     assert film.to_pandas().equals(table)
 
 
+def test_the_same_as_csv(film, pair, tmp_path):
+    for attr in (film, pair):
+        read = pd.read_csv(StringIO(attr.to_csv(tmp_path / "a.csv")))
+        table = attr.to_frame()
+        assert list(read) == list(table) and read.token.tolist() == list(attr.tokens)
+        assert [float(line.split(",")[1]) for line in attr.to_csv().splitlines()[1:]] == attr.scores.tolist()
+        assert read.start.fillna(-1).tolist() == table.start.fillna(-1).tolist()
+        assert (tmp_path / "a.csv").read_text("utf-8") == attr.to_csv()
+
+
 def test_a_pair_says_which_text(pair):
     assert pair.to_frame().segment.tolist()[1:7] == [0, 0, 0, pd.NA, 1, 1]
 
@@ -43,6 +54,19 @@ def test_a_row_a_score_of_maps(make_maps, heads):
     for place in ([2, 1, 4], [0, 4, 3]):
         at = place if heads is None else [place[0], 3, *place[1:]]
         assert table.set_index(names).score[tuple(at)] == maps.scores[tuple(at)].item()
+
+
+def test_maps_as_csv_name_both_tokens(make_maps, tmp_path):
+    maps, here = make_maps(3, 5), {"queries": (0, 4), "layer_numbers": (1, 2), "depth": 3}
+    maps = replace(maps, scores=maps.scores[1:, [0, 4]], **here)
+    read = pd.read_csv(StringIO(maps.to_csv(tmp_path / "m.csv")), keep_default_na=False)
+    assert list(read) == ["layer", "query", "key", "query_token", "key_token", "score"]
+    assert read[["layer", "query", "key"]].to_numpy().tolist() == maps.to_frame().iloc[:, :3].to_numpy().tolist()
+    assert read.query_token.tolist() == [maps.tokens[i] for i in read["query"]]
+    assert read.key_token.tolist() == [maps.tokens[i] for i in read["key"]]
+    lines = maps.to_csv().splitlines()[1:]
+    assert [float(line.rpartition(",")[2]) for line in lines] == maps.scores.flatten().tolist()  # to the last bit
+    assert "head" in make_maps(3, 5, heads=2).to_csv().partition("\n")[0].split(",")
 
 
 def test_a_part_of_the_maps_keeps_its_numbers(make_maps):

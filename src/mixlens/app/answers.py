@@ -107,6 +107,11 @@ def picture_layers(lens: Lens, question: Question, tick: Tick) -> Any:
     return _mapped(lens, picture(question.sent()), question, tick)
 
 
+def sound_layers(lens: Lens, question: Question, tick: Tick) -> Any:
+    """How much of each moment of a sound does."""
+    return _mapped(lens, sound(question.sent()), question, tick)
+
+
 def _mapped(lens: Lens, data: Any, question: Question, tick: Tick, **more: Any) -> Any:
     method = question.get("method")
     options = {**({} if method is None else {"method": method}), **_options(question, lens.mixing)}

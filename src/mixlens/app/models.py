@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 KEPT = 2  # models in memory
 TEXTS = ("explain", "compare", "map")
 PICTURES = ("picture", "picture-compare", "picture-map")
+SOUNDS = ("sound", "sound-map")
 EMBEDDED = {  # name -> what it is, and the verbs that it answers
     embedded.DEFAULT: ("sentiment of a review", TEXTS),
     "sst2_cut": ("sentiment, three layers", TEXTS),
@@ -34,7 +35,7 @@ EMBEDDED = {  # name -> what it is, and the verbs that it answers
     embedded_llm.NAME: ("a small chat model", (*TEXTS, "trace")),
     embedded.SENTENCES: ("a sentence encoder", ("similarity", "map")),
     embedded_pictures.NAME: ("reads a digit, 8 x 8 pixels and more", PICTURES),
-    embedded_sounds.NAME: ("hears sentences of tones", ("sound",)),
+    embedded_sounds.NAME: ("hears sentences of tones", SOUNDS),
 }
 ALONE = (embedded_pictures.NAME, embedded_sounds.NAME)  # whose weights come with the library itself
 

@@ -12,6 +12,8 @@ from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
+from torch import Tensor
+
 from mixlens.app.fields import Field
 from mixlens.app.models import Models
 from mixlens.app.questions import LINE, LONGEST, Question
@@ -22,6 +24,7 @@ from mixlens.view.kit import html, sealed
 
 ROOM = "mixlens.app"
 TABLE = 1_500_000  # bytes of a table in a link, which not every browser follows if it is longer
+ROW = 10  # bytes of a number's row at least
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,11 @@ class Took:
     @property
     def table(self) -> str | None:
         """Its rows as CSV in the address of a link, where it has rows; "" where they are too many for one."""
-        write = getattr(self.result, "to_csv", None)
+        write, scores = getattr(self.result, "to_csv", None), getattr(self.result, "scores", None)
         if write is None:
             return None
+        if isinstance(scores, Tensor) and scores.numel() * ROW > TABLE:  # not written in vain
+            return ""
         rows = write().encode()
         return "" if len(rows) > TABLE else "data:text/csv;base64," + b64encode(rows).decode()
 

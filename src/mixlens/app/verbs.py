@@ -182,6 +182,17 @@ _LIST = (
         ("sounds",),
     ),
     Verb(
+        "sound-map",
+        "Layers",
+        "How much of each moment of a sound goes into each other moment?",
+        "Map",
+        (f.SOUND, f.MODEL, f.METHOD, f.OPTION),
+        "mixing",
+        answers.sound_layers,
+        "map",
+        ("sounds",),
+    ),
+    Verb(
         "sound-trace",
         "Trace what is written",
         "Which moments of a sound does each word that is written come from?",

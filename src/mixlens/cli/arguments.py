@@ -27,7 +27,13 @@ Picture = Annotated[
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")]
 Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as Parquet.")]
 Latex = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table for LaTeX.")]
-Planned = Annotated[bool, typer.Option("--plan", help="Say what it would take (passes, memory), and do no more.")]
+Caption = Annotated[
+    str | None, typer.Option(metavar="LATEX", help="Of --latex: what is written floats, under this caption.")
+]
+Label = Annotated[str | None, typer.Option(metavar="NAME", help=r"Of --caption: the name that \ref takes.")]
+Planned = Annotated[
+    bool, typer.Option("--plan", help="Say what it would take (passes, memory; --json), and do no more.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Method = Annotated[
     str | None, typer.Option(metavar="NAME", help="See `mixlens methods`; default: what suits the model.")

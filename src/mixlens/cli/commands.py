@@ -13,11 +13,13 @@ import typer
 import mixlens
 from mixlens.cli import evaluating, explaining, names, reproducing, running, serving, similar, surveying, tracing
 from mixlens.cli.arguments import (
+    Caption,
     Csv,
     Debug,
     Foil,
     Html,
     Json,
+    Label,
     Latex,
     Method,
     Model,
@@ -35,6 +37,7 @@ from mixlens.cli.inputs import (
     aggregation_of,
     check_files,
     drawn,
+    floating,
     one_of,
     picture,
     row_of,
@@ -118,6 +121,8 @@ def compare(
     parquet: Parquet = None,
     html: Html = None,
     latex: Latex = None,
+    caption: Caption = None,
+    label: Label = None,
     png: Picture = None,
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="What --png draws: words, or maps (the default with --maps).")
@@ -134,6 +139,7 @@ def compare(
     tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
     files = {"to_html": html, "plot": picture(png), "save": save, **tables}
     check_files(*files.values(), json_file)
+    floats = floating(latex, caption, label)
     one_of("kind", kind, ("words", "maps"))
     drawn(png, kind=kind)
     maps = maps or kind == "maps"
@@ -151,7 +157,7 @@ def compare(
             goal = target_of(target, foil, word, position)
             settings: dict[str, Any] = {"truncate": truncate, "progress": line.report}
             comparison = lens.compare(data, method, goal, faithfulness=faithfulness, maps=maps, **settings)
-        deliver(comparison, files, json_file, kind=kind)
+        deliver(comparison, files, json_file, floats=floats, kind=kind)
 
 
 @app.command("map")
@@ -170,6 +176,7 @@ def map_(
         typer.Option(metavar="N", help="Draw one query row, layer x token; 'max' is the largest. Of a flow: no other."),
     ] = None,
     option: Settings = None,
+    csv: Csv = None,
     html: Html = None,
     png: Picture = None,
     json_file: Json = None,
@@ -183,7 +190,7 @@ def map_(
     """
     options = settings_of(option)
     data = texts_of([text], pair)
-    files = {"to_html": html, "plot": picture(png), "save": save}
+    files = {"to_csv": csv, "to_html": html, "plot": picture(png), "save": save}
     query, aggregation = row_of(row), aggregation_of(aggregate)
     if row is not None and png is None and (aggregation is None or aggregation[0] != "flow"):
         drawn(png, row=row)

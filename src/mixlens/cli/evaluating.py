@@ -10,9 +10,19 @@ from typing import Annotated, Any
 import typer
 
 import mixlens
-from mixlens.cli.arguments import Csv, Debug, Html, Latex, Model, Parquet, Picture, Truncate
-from mixlens.cli.inputs import check_files, check_folders, drawn, folder, one_of, picture, value_of
-from mixlens.cli.output import show, write_all
+from mixlens.cli.arguments import Caption, Csv, Debug, Html, Label, Latex, Model, Parquet, Picture, Planned, Truncate
+from mixlens.cli.inputs import (
+    check_files,
+    check_folders,
+    drawn,
+    floating,
+    folder,
+    nothing_written,
+    one_of,
+    picture,
+    value_of,
+)
+from mixlens.cli.output import say_plan, show, write_all
 from mixlens.cli.running import goes_on, load, note, progress, reported
 from mixlens.errors import DataError
 from mixlens.files import parquet as arrow
@@ -80,12 +90,19 @@ def evaluate(
     parquet: Parquet = None,
     html: Html = None,
     latex: Latex = None,
+    caption: Caption = None,
+    label: Label = None,
     png: Picture = None,
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="What --png draws: ranking, curves, heatmap or layers.")
     ] = None,
     measure: Annotated[
         str | None, typer.Option(metavar="X", help="Which measure --png draws; default: the first that can be drawn.")
+    ] = None,
+    plan: Planned = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write what --plan says as JSON; - is standard output."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -96,8 +113,13 @@ def evaluate(
     columns = _pairs(field, "--field takes FIELD=COLUMN")
     options = _options(option)
     files = {"to_csv": csv, "to_parquet": parquet, "to_html": html, "to_latex": latex, "plot": picture(png)}
-    check_files(*files.values())
+    check_files(*files.values(), json_file)
     check_folders(out)
+    if plan:
+        nothing_written(*files.values(), out)
+    elif json_file is not None:
+        raise typer.BadParameter("--json goes with --plan; the table is --csv or --parquet")
+    floats = floating(latex, caption, label)
     one_of("kind", kind, KINDS)
     one_of("layers", layers, ("each", "upto"))
     drawn(png, kind=kind, measure=measure)
@@ -111,7 +133,7 @@ def evaluate(
 
         names, yardsticks = _names(methods) or None, _names(measures) or MEASURES
         known(names, yardsticks, reference=reference, options=options)
-        with goes_on(out), progress("loading the model", counted=True) as line:
+        with goes_on(out), progress("loading the model", counted=not plan) as line:
             lens = load(model)
             if second is not None:
                 line.stage("loading the second model")
@@ -123,26 +145,17 @@ def evaluate(
             settings |= {"options": options, "seed": seed}
             if png is not None:
                 refuse_picture(make(lens, names, yardsticks, **settings), kind, measure)
+            settings |= {"task": kind_of_task, "encoding": encoding, "target": target, "limit": limit}
+            settings |= {"truncate": truncate, "batch_size": batch_size}
+            settings |= {"memory": int(memory) if memory is not None and memory.isdecimal() else memory}
+            settings |= {"methods": names, "measures": yardsticks}
+            rows = SAMPLE if data is None else data
+            if plan:
+                line.stage("reading the texts")
+                return say_plan(mixlens.plan_evaluate(lens, rows, **settings), json_file)
             line.stage("evaluating")
-            table = mixlens.evaluate(
-                lens,
-                SAMPLE if data is None else data,
-                names,
-                yardsticks,
-                out,
-                task=kind_of_task,
-                encoding=encoding,
-                target=target,
-                limit=limit,
-                truncate=truncate,
-                exclude=exclude or (),
-                batch_size=batch_size,
-                memory=int(memory) if memory is not None and memory.isdecimal() else memory,
-                level=level,
-                resamples=resamples,
-                progress=line.report,
-                **settings,
-            )
+            settings |= {"level": level, "resamples": resamples, "exclude": exclude or (), "progress": line.report}
+            table = mixlens.evaluate(lens, rows, out=out, **settings)
         show(table)
         failed = [example for example in table.examples() if "error" in example]
         if failed and not any(row.n for row in table):
@@ -151,7 +164,7 @@ def evaluate(
             note(f"{len(failed)} examples failed, the first ({failed[0]['id']}): {failed[0]['error']}")
         if out is not None:
             note(f"wrote {out / 'table.csv'}")
-        picked = {"plot": {"kind": kind, "measure": measure}}
+        picked: dict[str, Any] = {"plot": {"kind": kind, "measure": measure}, "to_latex": floats}
         write_all([(p, partial(getattr(table, w), **picked.get(w, {}))) for w, p in files.items() if p is not None])
 
 

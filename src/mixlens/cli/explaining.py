@@ -12,10 +12,13 @@ import typer
 import mixlens
 from mixlens.cli import names
 from mixlens.cli.arguments import (
+    Caption,
+    Csv,
     Debug,
     Foil,
     Html,
     Json,
+    Label,
     Method,
     Model,
     Pair,
@@ -33,6 +36,7 @@ from mixlens.cli.inputs import (
     NOT_OPTIONS,
     check_files,
     check_folders,
+    floating,
     folder,
     nothing_written,
     picture,
@@ -41,8 +45,8 @@ from mixlens.cli.inputs import (
     target_of,
     texts_of,
 )
-from mixlens.cli.output import deliver, show
-from mixlens.cli.running import goes_on, load, note, progress, reported, say
+from mixlens.cli.output import deliver, say_plan, show
+from mixlens.cli.running import goes_on, load, note, progress, reported
 from mixlens.errors import DataError, UnknownOption
 from mixlens.files import parquet
 
@@ -85,9 +89,12 @@ def explain(
         bool, typer.Option("--skip", help="Of several texts, explain those that can be; a line names each other.")
     ] = False,
     option: Settings = None,
+    csv: Csv = None,
     html: Html = None,
     png: Picture = None,
     latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write coloured text for LaTeX.")] = None,
+    caption: Caption = None,
+    label: Label = None,
     json_file: Json = None,
     save: Save = None,
     data: Annotated[
@@ -153,28 +160,35 @@ def explain(
     of_rows |= {"workers": workers, "engine": engine}
     placed: dict[str, Any] = {"device": device, "dtype": dtype}
     of_texts = {"pair": pair, "skip": skip or None, "html": html, "png": png, "latex": latex, "json": json_file}
-    of_texts |= {"save": save}
+    of_texts |= {"save": save, "csv": csv, "caption": caption, "label": label}
     goal = target_of(target, foil, word, position)
     if data is not None:
         if texts:
             raise typer.BadParameter(f"expected TEXT or --data FILE, got both ('{texts[0]}' and '{data}')")
-        _refuse({"plan": plan or None}, "goes with TEXT; of a data set --limit 100 shows the rate")
-        _refuse(of_texts, "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)")
-        if out is None:
+        _refuse(
+            {**of_texts, "json": None} if plan else of_texts,
+            "goes with TEXT; a data set's page is DIR/summary.html (mixlens.read(DIR) has the texts)",
+        )
+        if plan:
+            beside = {"top": top, "by": by, "seed": seed, "workers": workers, "engine": engine, "out": out}
+            _refuse(beside, "changes nothing of what --plan says, of one process; leave it out")
+            of_rows = {name: value for name, value in of_rows.items() if name not in beside}
+        elif out is None:
             raise typer.BadParameter("--data needs --out DIR, where what comes out is kept")
         request: dict[str, Any] = {"target": "label" if goal == mixlens.Target("label") else goal}
         request |= {"method": method, "truncate": truncate, "window": window, "stride": stride}
         request |= settings_of(option, others=_FLAGS)
-        return _every_text(model, data, out, request, of_rows, placed, debug)
+        return _every_text(model, data, out, json_file, request, of_rows, placed, debug)
     _refuse({**of_rows, **placed, "out": out}, "goes with --data FILE; add it, or leave this out")
     if not texts:
         raise typer.BadParameter("expected a TEXT in quotes, or --data FILE, got neither")
     options = settings_of(option, others=_OF_TEXTS)
     typed = texts_of(texts, pair)
-    files = {"to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
+    files = {"to_csv": csv, "to_html": html, "plot": picture(png), "to_latex": latex, "save": save}
     check_files(*files.values(), json_file)
+    floats = floating(latex, caption, label)
     if plan:
-        nothing_written(*files.values(), json_file)
+        nothing_written(*files.values())
     with reported(debug):
         names.attributed(method, options, mixlens.Lens.attribute)
         if method is not None:
@@ -184,7 +198,7 @@ def explain(
             say_if_files(lens, typed)
             settings: dict[str, Any] = {"truncate": truncate, "window": window, "stride": stride}
             if plan:
-                say(str(lens.plan(typed, **settings, **options)))
+                say_plan(lens.plan(typed, **settings, **options), json_file)
                 return
             line.stage("explaining")
             settings |= {"progress": line.report}
@@ -194,20 +208,22 @@ def explain(
                 results = lens.attribute(typed, target=goal, **settings, **options)
         for reason in getattr(results, "skipped", {}).values():
             note(f"skipped: {reason}")
-        deliver(results, files, json_file)
+        deliver(results, files, json_file, floats=floats)
 
 
 def _every_text(
     model: str | None,
     data: str,
-    out: Path,
+    out: Path | None,
+    json_file: Path | None,
     request: dict[str, Any],
     of_rows: dict[str, Any],
     placed: dict[str, Any],
     debug: bool,
 ) -> None:
-    """The texts of a data set."""
+    """The texts of a data set; without `out` what that would take."""
     check_folders(out)
+    check_files(json_file)
     if placed["dtype"] not in (None, *DTYPES):
         raise typer.BadParameter(f"--dtype is one of {', '.join(DTYPES)}, got '{placed['dtype']}'")
     of_rows = {name: value for name, value in of_rows.items() if value not in (None, [])}
@@ -220,6 +236,11 @@ def _every_text(
         settings = {name: value for name, value in request.items() if name not in ("method", "target")}
         names.attributed(request["method"], settings, mixlens.explain_data)
         mixlens.task(of_rows.get("task", "classification"))  # raises for another name
+        if out is None:
+            with progress("loading the model") as line:
+                lens = on(load(model), **placed)
+                line.stage("reading the texts")
+                return say_plan(mixlens.plan_explain_data(lens, data, **request, **of_rows), json_file)
         with goes_on(out), progress("loading the model", counted=True) as line:
             lens = on(load(model), **placed)
             line.stage("explaining")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 import mixlens
 from mixlens.architectures import TEXT
 from mixlens.cli.running import note
+from mixlens.errors import UnknownOption
 
 STDIN = "-"
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
@@ -174,6 +176,21 @@ def picture(path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() not in PICTURES:
         raise typer.BadParameter(f"--png takes a file that ends in {', '.join(PICTURES)}, got '{path}'")
     return path
+
+
+def floating(latex: Path | None, caption: str | None, label: str | None) -> dict[str, str]:
+    """What --latex is written with, beside the file."""
+    given = {name: value for name, value in (("caption", caption), ("label", label)) if value is not None}
+    if given and latex is None:
+        raise typer.BadParameter(f"--{next(iter(given))} goes with --latex FILE; add it, or leave this out")
+    if given:
+        from mixlens.view.kit.latex import require_float
+
+        try:
+            require_float(caption, label)
+        except UnknownOption as error:
+            raise typer.BadParameter(re.sub(r"\b(caption|label)=", r"--\1", str(error))) from None
+    return given
 
 
 def check_folders(*paths: Path | None) -> None:

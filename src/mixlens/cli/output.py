@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mixlens.cli.running import note, progress
+from mixlens.cli.running import note, progress, say
 from mixlens.errors import UnknownMethod, did_you_mean
 from mixlens.escape import STEERS
 from mixlens.files import write_text
@@ -31,13 +31,14 @@ def deliver(
     json_file: Path | None,
     *,
     saved: tuple[Any, Path | None] | None = None,
+    floats: Mapping[str, str] | None = None,
     **plot: Any,
 ) -> None:
     """Print the results, unless JSON goes to standard output, and write the files.
 
     `files`: the results' method that writes -> where. Several results are numbered: film-1.html, film-2.html; those of
     one text have one page. None is one that was skipped. `saved`: a result that is saved whole, where what is shown is
-    made of it, and where.
+    made of it, and where. `floats`: caption and label in LaTeX, the label numbered as the files are.
     """
     several = isinstance(results, list)
     rows: Sequence[Attribution | LayerMaps | None] = results if several else [results]
@@ -54,7 +55,8 @@ def deliver(
         for write, path in files.items():
             if path is not None:
                 path = path.with_stem(f"{path.stem}-{number}") if several else path
-                jobs.append((path, partial(getattr(result, write), **(plot if write == "plot" else {}))))
+                more = {"plot": plot, "to_latex": _float(floats, number if several else None)}.get(write, {})
+                jobs.append((path, partial(getattr(result, write), **more)))
     if saved is not None and saved[1] is not None:
         jobs.append((saved[1], saved[0].save))
     if json_file is not None and json_file != STDOUT:
@@ -64,6 +66,11 @@ def deliver(
     finally:
         if json_file == STDOUT:
             typer.echo(_document(results).encode(), nl=False)
+
+
+def _float(floats: Mapping[str, str] | None, number: int | None) -> dict[str, str]:
+    """A label twice in a paper would be none."""
+    return {k: f"{v}-{number}" if k == "label" and number is not None else v for k, v in (floats or {}).items()}
 
 
 def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
@@ -84,6 +91,16 @@ def write_all(jobs: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
         raise failed[-1]
 
 
+def say_plan(plan: Any, json_file: Path | None) -> None:
+    """What a call would take, in words, unless JSON goes to standard output."""
+    if json_file != STDOUT:
+        say(str(plan))
+        if json_file is not None:
+            write_all([(json_file, lambda path: write_text(path, _document(plan)))])
+    else:
+        typer.echo(_document(plan).encode(), nl=False)
+
+
 def _document(results: Any) -> str:
     if isinstance(results, list):
         return "[" + ",\n".join("null" if result is None else _json(result.to_dict()) for result in results) + "]\n"
@@ -101,7 +118,7 @@ def show(*things: Any) -> None:
     """Print results, tables or lines to standard output."""
     from rich.console import Console
 
-    from mixlens.view.kit.terminal import Visible
+    from mixlens.view.kit.visible import Visible
 
     console = Console()
     for thing in things:

@@ -37,10 +37,10 @@ _ARGUMENT = re.compile(
 _POSITION = re.compile(r"\bposition=\((\d+), (\d+)\)")
 
 
-def note(line: str) -> None:
-    """A line on standard error, where what comes from outside steers no terminal."""
+def note(text: str, *, lines: bool = False) -> None:
+    """A line on standard error, where what comes from outside steers no terminal; `lines`: as many as there are."""
     with suppress(OSError):  # nobody is there to be told
-        typer.echo(one_line(line), err=True)
+        typer.echo(visible(text) if lines else one_line(text), err=True)
 
 
 def say(text: str) -> None:
@@ -128,7 +128,10 @@ def quiet() -> None:
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """Any error becomes one line on standard error and exit code 1; `debug` lets the traceback through."""
+    """Any error becomes a line on standard error, what differs between two runs a line each, and exit code 1.
+
+    `debug` lets the traceback through.
+    """
     try:
         yield
     except (BrokenPipeError, typer.Exit):  # the reader has seen enough; it is said already
@@ -136,7 +139,7 @@ def reported(debug: bool) -> Iterator[None]:
     except (mixlens.errors.MixlensError, OSError) as error:
         if debug:
             raise
-        note(f"error: {with_flags(str(error))}")
+        note(f"error: {with_flags(str(error))}", lines=isinstance(error, mixlens.errors.RunChanged))
         raise typer.Exit(1) from None
     except Exception as error:
         if debug:

@@ -11,11 +11,26 @@ import typer
 
 import mixlens
 from mixlens.cli import names
-from mixlens.cli.arguments import Csv, Debug, Html, Json, Latex, Method, Parquet, Picture, Planned, Save, Settings
+from mixlens.cli.arguments import (
+    Caption,
+    Csv,
+    Debug,
+    Html,
+    Json,
+    Label,
+    Latex,
+    Method,
+    Parquet,
+    Picture,
+    Planned,
+    Save,
+    Settings,
+)
 from mixlens.cli.inputs import (
     NOT_OPTIONS,
     STDIN,
     check_files,
+    floating,
     nothing_written,
     one_of,
     picture,
@@ -24,8 +39,8 @@ from mixlens.cli.inputs import (
     settings_of,
     text_of,
 )
-from mixlens.cli.output import deliver
-from mixlens.cli.running import load, progress, reported, say
+from mixlens.cli.output import deliver, say_plan
+from mixlens.cli.running import load, progress, reported
 from mixlens.files import parquet as arrow
 
 MODEL = "mixlens:smollm2"
@@ -92,6 +107,8 @@ def trace(
     csv: Csv = None,
     parquet: Parquet = None,
     latex: Latex = None,
+    caption: Caption = None,
+    label: Label = None,
     json_file: Json = None,
     save: Save = None,
     plan: Planned = False,
@@ -115,8 +132,9 @@ def trace(
     tables = {"to_csv": csv, "to_parquet": parquet, "to_latex": latex}
     files = {"to_html": html, "plot": picture(png), **tables}
     check_files(*files.values(), json_file, save)
+    floats = floating(latex, caption, label)
     if plan:
-        nothing_written(*files.values(), json_file, save)
+        nothing_written(*files.values(), save)
     with reported(debug):
         if parquet is not None:
             arrow()
@@ -130,7 +148,7 @@ def trace(
                 require_units(lens.subject, question, texts or None, by)
             if plan:
                 settings = {"documents": texts or None, "max_new_tokens": max_new_tokens or 64, **options}
-                say(str(lens.plan_trace(question, answer, method, **settings)))
+                say_plan(lens.plan_trace(question, answer, method, **settings), json_file)
                 return
             line.stage("tracing" if answer is not None else "answering, and tracing the answer")
             result: Any = lens.trace(
@@ -146,7 +164,7 @@ def trace(
                 **options,
             )
             shown: Any = result if by is None else result.units(by)
-        deliver(shown, files, json_file, saved=(result, save))
+        deliver(shown, files, json_file, saved=(result, save), floats=floats)
 
 
 def asked_of(prompt: str | None, chat: str | None, system: str | None, raw: bool) -> str | list[Any]:

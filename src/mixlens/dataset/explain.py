@@ -125,7 +125,7 @@ def explain_data(
     name = default_method(lens.subject, options) if method is None else method
     facts = attribution_method(lens.subject, name, options)
     windows = of_windows(lens.subject, window, stride, truncate, options)
-    _refuse_target(lens, target)
+    refuse_target(lens, target)
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
     fixed = {} if memory is None else {"memory": budget}
@@ -262,7 +262,7 @@ def refuse_by(by: str, rows: Sequence[Any], task: Task) -> None:
         )
 
 
-def _refuse_target(lens: Lens, target: Any) -> None:
+def refuse_target(lens: Lens, target: Any) -> None:
     """Raises TargetError for what no text of this model can be explained for."""
     if isinstance(target, list):
         raise TargetError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -14,11 +15,13 @@ import torch
 from mixlens.capture.offload import device_of, state
 from mixlens.decompose.compiled import lanes
 from mixlens.errors import RunChanged
+from mixlens.escape import one_line
 from mixlens.lens import Lens
 from mixlens.version import __version__
 
 _BLOCK, _FACTOR = 1 << 22, 2654435761  # of `checksum`: numbers that are summed up in 64 bits
 _CACHED = 1 << 16  # of them that stay in a CPU's caches
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -112,8 +115,11 @@ def versions() -> dict[str, str]:
     return {"mixlens": __version__, **{name: version(name) for name in names}}
 
 
+LISTED = 8  # changes that a message lists
+
+
 def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:
-    """Raises RunChanged that names each thing that differs between two manifests.
+    """Raises RunChanged that names each thing that differs between two manifests, one a line.
 
     Data with the same fingerprint is the same, whatever it is called.
     """
@@ -123,11 +129,16 @@ def refuse_changes(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
         if mark is not None and mark == old.get("fingerprint"):
             now = {**now, "data": {**new, "name": old.get("name")}}
     changes = list(_changes("", before, now))
+    kinds = [str(made.get("kind") or "evaluate") for made in (before, now)]
+    if kinds[0] != kinds[1]:  # then nothing else can be compared
+        changes = [f"what made it: was {kinds[0]}, now {kinds[1]}"]
     if changes:
+        first = [change for change in changes if not change.startswith(_FOLLOWS)] or changes
+        more = [f"and {len(first) - LISTED} more"] if len(first) > LISTED else []
         raise RunChanged(
-            f"expected the run that {folder} holds, got another: {'; '.join(changes[:8])}"
-            f"{f' and {len(changes) - 8} more' if len(changes) > 8 else ''}; give the new run another folder (out=), "
-            f"or delete this one{_columns(before.get('task'), now.get('task'))}"
+            "\n  ".join([f"expected the run that {one_line(folder)} holds, got another:", *first[:LISTED], *more])
+            + "\ngive the new run another folder (out=), or delete this one"
+            + _columns(before.get("task"), now.get("task"))
         )
 
 
@@ -139,17 +150,26 @@ def _columns(before: Any, now: Any) -> str:
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return ""
     pairs = [f"{k} is '{v[0]}'" for k, v in old.items() if len(v) == 1 and v != new.get(k) and v[0] in new.get(k, ())]
-    return f"; or name its columns as that run did: {', '.join(pairs)}" if pairs else ""
+    return f", or name its columns as that run did: {', '.join(pairs)}" if pairs else ""
+
+
+_NAMED = ("methods", "measures", "corpora")  # by names: which there are comes before what each is
+_FOLLOWS = ("asked: ", "columns: ")  # from other entries, which say it better
 
 
 def _changes(path: str, before: Any, now: Any) -> Any:
     if isinstance(before, Mapping) and isinstance(now, Mapping):
+        if path in _NAMED and before.keys() != now.keys():
+            yield f"{path}: was {_short(list(before), 200)}, now {_short(list(now), 200)}"
+            before, now = ({name: side[name] for name in before.keys() & now.keys()} for side in (before, now))
         for key in sorted({*before, *now}):
             yield from _changes(f"{path}.{key}" if path else key, before.get(key), now.get(key))
     elif before != now:
-        yield f"{path} was {_short(before)}, is {_short(now)}"
+        yield f"{path}: was {_short(before)}, now {_short(now)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, longest: int = 60) -> str:
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return f"digest {value[:8]}"
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:28] + "..." + text[-28:]
+    return text if len(text) <= longest else text[: longest // 2 - 2] + "..." + text[2 - longest // 2 :]

@@ -253,9 +253,9 @@ class Table:
 
     def __rich__(self) -> Any:
         from mixlens.view import evaluation
-        from mixlens.view.kit import terminal
+        from mixlens.view.kit.visible import Visible
 
-        return terminal.Visible(evaluation.Shown(self))
+        return Visible(evaluation.Shown(self))
 
     def __str__(self) -> str:
         from mixlens.view.kit import terminal

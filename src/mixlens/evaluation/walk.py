@@ -47,7 +47,7 @@ def walk(
     """
     known, end = _marks(log)
     sha, done = hashlib.sha256(), 0
-    for number, numbered in enumerate(_windows(rows, limit, size, weight)):
+    for number, numbered in enumerate(in_windows(rows, limit, size, weight)):
         for _, row in numbered:
             sha.update(digest(row))
         before, done = done, done + len(numbered)
@@ -101,7 +101,8 @@ def _same(mark: Mark | None, now: tuple[int, str], log: Log) -> None:
         )
 
 
-def _windows(rows: Source, limit: int | None, size: int, weight: Callable[[Any], float]) -> Iterator[Numbered]:
+def in_windows(rows: Source, limit: int | None, size: int, weight: Callable[[Any], float]) -> Iterator[Numbered]:
+    """The rows of a data set with their numbers, `size` at a time, or the first that weigh as much."""
     held: list[tuple[int, Any]] = []
     total = 0.0
     for number, row in enumerate(rows.rows()):

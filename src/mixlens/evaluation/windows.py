@@ -7,6 +7,7 @@ are missing, with the batches of an undisturbed run.
 from __future__ import annotations
 
 from mixlens.evaluation.chunk import records
+from mixlens.evaluation.design import Design
 from mixlens.evaluation.log import END, Log, Mark
 from mixlens.evaluation.naming import classes_of
 from mixlens.evaluation.refusals import refuse_exclude, refuse_fields, refuse_traced
@@ -18,6 +19,11 @@ from mixlens.tasks.classes import refuse_numbers
 
 WINDOW, CHUNK = 1024, 64
 SMALL = 8  # examples in a chunk where a text takes seconds: what a kill loses stays below a minute or two
+
+
+def chunk_size(design: Design) -> int:
+    """How many examples are evaluated together, behind which results are on the disk."""
+    return min(CHUNK, SMALL) if any(job.facts.cost(job.options).slow for job in design.jobs.values()) else CHUNK
 
 
 def run(
@@ -34,7 +40,7 @@ def run(
     there = {(mark.window, mark.chunk) for mark in log.marks}
     whole = {mark.window for mark in log.marks if mark.window != END and mark.last}
     mask = getattr(setting.lens.tokenizer, "mask_token", None) if setting.lens.head.task == "masked" else None
-    size = min(CHUNK, SMALL) if any(job.facts.cost(job.options).slow for job in setting.design.jobs.values()) else CHUNK
+    size = chunk_size(setting.design)
     for window in walk(rows, log, limit, WINDOW):
         first = window.number == 0
         if window.number in whole:

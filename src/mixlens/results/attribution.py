@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mixlens.arguments import checked
 from mixlens.escape import visible
-from mixlens.files import PathLike, put
+from mixlens.files import PathLike, csv_of, put
 from mixlens.packing import plain
 from mixlens.results.base import Result
 from mixlens.results.plain import with_origin
@@ -128,9 +128,16 @@ class Attribution(Result):
 
     to_pandas = to_frame
 
+    @checked
+    def to_csv(self, path: PathLike | None = None) -> str:
+        """The columns of `to_frame` as CSV, a row a token; written to `path` if given. Raises ResultFileError."""
+        from mixlens.view import attribution
+
+        return put(csv_of(attribution.columns(self)), path)
+
     def __rich__(self) -> Any:
         from mixlens.view import attribution
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(attribution.printout(self))
 

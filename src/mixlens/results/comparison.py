@@ -159,7 +159,7 @@ class Comparison:
 
     def __rich__(self) -> Any:
         from mixlens.view import comparison
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(comparison.printout(self))
 

@@ -263,7 +263,7 @@ class Explained:
 
     def __rich__(self) -> Any:
         from mixlens.view import explained
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(explained.printout(self))
 

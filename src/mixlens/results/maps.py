@@ -14,7 +14,7 @@ from mixlens.arguments import checked
 from mixlens.capture.stream import Stream
 from mixlens.errors import InputError, Undefined, UnknownOption
 from mixlens.escape import visible
-from mixlens.files import PathLike
+from mixlens.files import PathLike, csv_of, put
 from mixlens.packing import plain
 from mixlens.progress import barred
 from mixlens.results.aggregation import aggregated
@@ -302,9 +302,19 @@ class LayerMaps(Result):
 
     to_pandas = to_frame
 
+    @checked
+    def to_csv(self, path: PathLike | None = None) -> str:
+        """A row a score: layer, (head,) query, key, counted from 0, what both are called, and the score.
+
+        Written to `path` if given. Raises ResultFileError.
+        """
+        from mixlens.view import maps
+
+        return put(csv_of(maps.named_columns(self)), path)
+
     def __rich__(self) -> Any:
         from mixlens.view import maps
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(maps.printout(drawn(self)))
 

@@ -173,7 +173,7 @@ class Similarity(Result):
 
     def __rich__(self) -> Any:
         from mixlens.view import similarity
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(similarity.printout(self))
 

@@ -280,7 +280,7 @@ class Trace(Tabled):
 
     def __rich__(self) -> Any:
         from mixlens.view import trace
-        from mixlens.view.kit.terminal import Visible
+        from mixlens.view.kit.visible import Visible
 
         return Visible(trace.printout(self))
 

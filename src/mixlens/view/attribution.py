@@ -200,6 +200,13 @@ def data_frame(attr: Attribution) -> pandas.DataFrame:
         axis: pd.array(column, dtype="Float64" if any(isinstance(v, float) for v in column) else "Int64")
         for axis, column in attr.source.columns().items()
     }
+    made = {**columns(attr), **places, "score": frames.numbers(attr.scores)}
+    return frames.with_origin(pd.DataFrame(made), attr)
+
+
+def columns(attr: Attribution) -> dict[str, list[Any]]:
+    """The columns of `data_frame` as plain data, None where a place is missing."""
+    places = {axis: list(column) for axis, column in attr.source.columns().items()}
     segment = {name: places.pop(name) for name in ("segment",) if name in places}
-    names = {attr.source.unit: list(attr.tokens), "score": frames.numbers(attr.scores)}
-    return frames.with_origin(pd.DataFrame({**names, **places, "special": list(attr.special), **segment}), attr)
+    names = {attr.source.unit: list(attr.tokens), "score": attr.scores.tolist()}
+    return {**names, **places, "special": list(attr.special), **segment}

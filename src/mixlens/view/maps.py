@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -116,11 +117,25 @@ def _cell(value: float, scale: colors.Scale, numbers: bool) -> Text:
 def data_frame(maps: LayerMaps) -> pandas.DataFrame:
     """A long table, a row a score: layer, (head,) query, key, score, all counted from 0. Raises MissingExtra."""
     pd = frames.pandas_module()
+    return frames.with_origin(pd.DataFrame(columns(maps)), maps)
+
+
+def named_columns(maps: LayerMaps) -> dict[str, list[Any]]:
+    """The same as plain data, with what query and key are called in front of the score."""
+    made = {name: column.tolist() for name, column in columns(maps).items()}
+    score = made.pop("score")
+    for name, stream in (("query", maps.queries), ("key", maps.keys)):
+        made[f"{name}_{stream.unit}"] = [stream.names[i] for i in made[name]]
+    return {**made, "score": score}
+
+
+def columns(maps: LayerMaps) -> dict[str, NDArray[Any]]:
+    """The columns of `data_frame`."""
     scores = frames.numbers(maps.scores)
     names = ("layer", "query", "key") if scores.ndim == 3 else ("layer", "head", "query", "key")
     places = np.unravel_index(np.arange(scores.size), scores.shape)
-    columns = {n: p.astype(np.int32) for n, p in zip(names, places, strict=True)}
+    made = {n: p.astype(np.int32) for n, p in zip(names, places, strict=True)}
     for name, numbers in (("layer", maps.layer_numbers), ("query", maps.rows)):
         if numbers is not None:  # a part was computed: its own numbers
-            columns[name] = np.array(numbers, dtype=np.int32)[columns[name]]
-    return frames.with_origin(pd.DataFrame({**columns, "score": scores.ravel()}), maps)
+            made[name] = np.array(numbers, dtype=np.int32)[made[name]]
+    return {**made, "score": scores.ravel()}

@@ -10,7 +10,7 @@ from mixlens.capture.picture import Picture
 from mixlens.capture.stream import Stream
 from mixlens.errors import MixlensError
 from mixlens.escape import visible
-from mixlens.view.kit import arrays, colors, packed, picture, pieces
+from mixlens.view.kit import arrays, caption, colors, packed, picture, pieces
 from mixlens.view.kit.drawn import LayerMaps
 
 
@@ -53,7 +53,7 @@ def of_maps(maps: LayerMaps, pairs: bool = False) -> str | None:
 def _stream(stream: Stream) -> dict[str, Any]:
     """What the script is told of a stream: a piece a position, and of a picture where its patches are."""
     seen = {"picture": picture.sheet(stream)} if isinstance(stream, Picture) else {}
-    return {**pieces.facts(stream, token=pieces.tokens(stream)), **seen}
+    return {**pieces.facts(stream, token=pieces.tokens(stream)), "noun": caption.noun(stream), **seen}
 
 
 def _aggregation(maps: Any) -> Any:

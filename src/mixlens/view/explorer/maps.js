@@ -26,7 +26,7 @@ function maps({ head, arrays }) {
   const shows = (label, side) => (head[side].picture ? new Photo(label, on(side), head[side].picture) : new Running(label, on(side), true));
   const mixed = Boolean(head.keys.picture) !== Boolean(head.queries.picture);
   const title = (side, number) => `The ${mixed ? "" : `${number} `}${what(side)}`;
-  const what = (side) => (head[side].picture ? "picture" : "text");
+  const what = (side) => head[side].noun;
   const texts = { keys: shows(`the ${what("keys")}; arrow keys move, Enter chooses a ${head.keys.unit}`, "keys") };
   texts.keys.all = true;
   texts.keys.fill(keys, head.keys.directions);
@@ -201,7 +201,7 @@ function maps({ head, arrays }) {
   const modes = [["layer", head.aggregated ?? "This layer"], ["rollout", "Rollout up to it", head.rollout.reason], ["mean", "Mean up to it", head.mean.reason]];
   const switches = el("div", { class: "controls" }, ...(layers.count > 1 ? [depth, choice("Layers", modes, "layer", set("mode"))] : []));
   if (head.square) {
-    switches.append(choice("The token", [["row", "takes from"], ["column", "goes to"]], "row", (flow) => {
+    switches.append(choice(`The ${head.queries.unit}`, [["row", "takes from"], ["column", "goes to"]], "row", (flow) => {
       state.flow = flow;
       if (flow === "row" && !place.has(state.token)) state.token = rows[0];
       look();

@@ -21,8 +21,12 @@ def heading(result: Attribution | LayerMaps) -> str:
 
 def kind(result: Any) -> str:
     """What is explained, as a page calls it."""
-    source = getattr(result, "source", None)
-    return source.noun if isinstance(source, Signal) else "text"
+    return noun(getattr(result, "source", None))
+
+
+def noun(stream: Any) -> str:
+    """What a stream is of, as a page calls it."""
+    return stream.noun if isinstance(stream, Signal) else "text"
 
 
 def about(result: Attribution | LayerMaps) -> list[str]:

@@ -40,20 +40,25 @@ _ESCAPES = {
 }
 
 
+def require_float(caption: str | None, label: str | None) -> None:
+    """Raises UnknownOption for a caption or a label that LaTeX would not take."""
+    if caption is None and label is not None:
+        raise UnknownOption(f"expected caption= beside label=, got it alone: {label!r:.80} would be the section's")
+    if caption is not None and not (isinstance(caption, str) and _paragraph(caption)):
+        expected = r"one paragraph of LaTeX whose braces match (a percent sign is \%)"
+        raise UnknownOption(f"expected caption= {expected}, got {caption!r:.80}")
+    if label is not None and not (isinstance(label, str) and re.fullmatch(r"[\w:.+/-]+", label, re.ASCII)):
+        raise UnknownOption(f"expected label= letters, digits and : . + / - _, got {label!r:.80}")
+
+
 def floated(text: str, kind: Literal["table", "figure"], caption: str | None, label: str | None) -> str:
     r"""What `to_latex` gives as a float with a caption, or as it is without one; comments in front stay there.
 
     `caption` is LaTeX as it stands, above a table and below a figure; `label`: of `\ref`. Raises UnknownOption.
     """
-    if caption is None and label is None:
-        return text
+    require_float(caption, label)
     if caption is None:
-        raise UnknownOption(f"expected caption= beside label=, got it alone: {label!r:.80} would be the section's")
-    if not isinstance(caption, str) or not _paragraph(caption):
-        expected = r"one paragraph of LaTeX whose braces match (a percent sign is \%)"
-        raise UnknownOption(f"expected caption= {expected}, got {caption!r:.80}")
-    if label is not None and not (isinstance(label, str) and re.fullmatch(r"[\w:.+/-]+", label, re.ASCII)):
-        raise UnknownOption(f"expected label= letters, digits and : . + / - _, got {label!r:.80}")
+        return text
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if not line.startswith("%"))
     caption_lines = [rf"\caption{{{caption}}}", *([] if label is None else [rf"\label{{{label}}}"])]

@@ -11,31 +11,15 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.segment import Segment
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from mixlens.escape import visible
 from mixlens.view.kit import caption, colors, spelling, words
 from mixlens.view.kit.drawn import Attribution, LayerMaps
+from mixlens.view.kit.visible import Visible
 
 PAPER = "#1a1a1a on #ffffff"
 _DIM = "#767676 on #ffffff"
-
-
-class Visible:
-    """Whatever is shown, with signs for every character in its text that would steer the terminal."""
-
-    def __init__(self, shown: Any) -> None:
-        self.shown = shown
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for part in console.render(self.shown, options):
-            yield part if part.control else Segment(visible(part.text), part.style)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement.get(console, options, self.shown)
 
 
 def head(result: Attribution | LayerMaps) -> list[RenderableType]:

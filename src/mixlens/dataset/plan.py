@@ -1,0 +1,78 @@
+"""What explaining a data set would take, before it starts: every text is read, and none goes through the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mixlens.arguments import checked
+from mixlens.attribute.calls import attribution_method, demand
+from mixlens.attribute.defaults import default_method
+from mixlens.attribute.over_windows import of_windows
+from mixlens.budget import bytes_of, planned, sizes_of
+from mixlens.capture.offload import device_of
+from mixlens.dataset.explain import fields_of, refuse_target
+from mixlens.dataset.window import TOGETHER
+from mixlens.evaluation.naming import source_named
+from mixlens.evaluation.plan import Part, RunPlan, Streams
+from mixlens.evaluation.refusals import refuse_no_lens
+from mixlens.lens import Lens
+from mixlens.process import settled
+from mixlens.tasks import Task, source
+from mixlens.tasks import task as task_named
+
+
+@settled
+@checked
+def plan_explain_data(
+    lens: Lens,
+    data: Any,
+    method: str | None = None,
+    target: Any = None,
+    *,
+    field: str | Mapping[str, str | Sequence[str]] | None = None,
+    task: str | Task = "classification",
+    encoding: str | None = None,
+    limit: int | None = None,
+    truncate: bool = False,
+    window: int | None = None,
+    stride: int | None = None,
+    batch_size: int = 32,
+    memory: int | str | None = None,
+    **options: Any,
+) -> RunPlan:
+    """What `mixlens.explain_data` would take, without doing it: passes in all, batches and peak memory.
+
+    The arguments are those of `explain_data`, and the estimates those of `Lens.plan`, summed over all texts. Every text
+    is read, so that lengths are known; none goes through the model. Of one process. Raises as `explain_data` does
+    before its work.
+
+    Examples:
+        >>> rows = [{"review": "a deep film."}, {"review": "so dull"}]
+        >>> plan = mixlens.plan_explain_data(lens, rows, "random", field="review")
+        >>> plan.texts, plan.passes, plan.fits
+        (2, 2.0, True)
+    """
+    refuse_no_lens(lens, None)
+    kind = fields_of(task_named(task) if isinstance(task, str) else task, field)
+    subject = lens.subject
+    name = default_method(subject, options) if method is None else method
+    chosen = attribution_method(subject, name, options)
+    windows = of_windows(subject, window, stride, truncate, options)
+    refuse_target(lens, target)
+    rows = source_named(source(data, encoding), kind, lens.head, target)
+    budget, sizes, cost = bytes_of(memory, device_of(lens.model)), sizes_of(subject), chosen.cost(options)
+    streams, wholes, lengths, cut = Streams(), list[int](), list[int](), 0
+    for tokens in streams.of(lens, rows, kind, limit, truncate, windows is not None):
+        each = [len(tokens)] if windows is None else windows.lengths(subject, tokens)
+        wholes.append(len(tokens))
+        lengths += each
+        cut += len(each) if len(each) > 1 else 0
+    parts = list[Part]()
+    if cut:
+        parts.append(Part("the windows' answers", cut, most=True))
+    if lengths:
+        longest = sorted(lengths, reverse=True)[:TOGETHER]
+        plan = planned(name, demand(subject, chosen, options), longest, budget, batch_size)
+        parts.append(Part(name, sum(cost.passes(sizes, n) for n in lengths), plan.time, bool(cut), plan))
+    return streams.plan(tuple(parts), wholes, budget)

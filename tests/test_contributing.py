@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from forking import Forking
 from sections import PAGE, ROOT, SECTIONS, added, copied, with_entry, with_row
-
-
-@pytest.fixture(scope="session")
-def forking() -> Iterator[Forking]:
-    with Forking() as process:
-        yield process
 
 
 @pytest.fixture

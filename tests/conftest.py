@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers, and processes of tests, would compile all of it anew
+sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # (torch's are set below)
 gc.disable()  # until all is imported and collected: nothing of it is garbage
 
-import sys
 from pathlib import Path
 from types import ModuleType
 

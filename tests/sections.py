@@ -91,8 +91,8 @@ def with_row(page: str, name: str, row: str) -> str:
 
 
 def copied(to: Path) -> Path:
-    """The project, without what is made from it."""
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    """The project as it stands, with what Python has compiled of it."""
+    ignored = shutil.ignore_patterns(".*")
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():

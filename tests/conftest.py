@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers, and processes of tests, would compile all of it anew
+sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # (torch's are set below)
 gc.disable()  # until all is imported and collected: nothing of it is garbage
 
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -28,7 +30,7 @@ jaxtyping.jaxtyped = shaped.where_shapes_are(jaxtyping.jaxtyped)
 jaxtyping.install_import_hook(shaped.SHAPED, "shape_checker.check")
 
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -36,6 +38,8 @@ import pytest
 import torch
 import typer.testing
 from hypothesis import settings
+
+from forking import Forking
 
 settings.register_profile("mixlens", deadline=None, max_examples=40)  # a busy machine is no fault of a test
 settings.load_profile("mixlens")
@@ -102,6 +106,25 @@ def unshaped() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Forking]:
+    with Forking() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def script(forking: Forking, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """What a Python file prints, run with the words that follow in a process without the tests' own checks."""
+
+    def run(file: Path, *words: str, status: int = 0) -> str:
+        source = Path(__file__).parent.parent / "src"
+        got, printed = forking.run(tmp_path_factory.mktemp("script"), str(file), *words, source=source)
+        assert got == status, printed[-4000:]
+        return printed
+
+    return run
 
 
 @pytest.fixture(scope="session")

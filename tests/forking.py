@@ -1,6 +1,7 @@
 """Commands in processes that need not import what is not ours: one process has, and forks for each.
 
-Imports are most of what a narrow run of tests takes. What pytest rewrites and the package itself are not among them.
+Imports are most of what a narrow run of tests, or a script on a tiny model, takes. What pytest rewrites and the package
+itself are not among them. What is told of a process from its start (its environment, its imports) needs one of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ HEAVY = ("captum.attr", "matplotlib.pyplot", "pandas", "scipy.stats", "torch", "
 
 
 class Forking:
-    """`run` is as `python *words` in a folder whose `src` holds the package."""
+    """`run` is as `python *words` in a folder whose `src` holds the package, or beside the package in `source`."""
 
     def __enter__(self) -> Forking:
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -32,22 +33,22 @@ class Forking:
         self._process.stdout.close()
         assert self._process.wait() == 0
 
-    def run(self, root: Path, *words: str) -> tuple[int, str]:
+    def run(self, root: Path, *words: str, source: Path | None = None) -> tuple[int, str]:
         """The exit status, and what was printed."""
-        self._process.stdin.write(json.dumps([str(root), words]) + "\n")
+        self._process.stdin.write(json.dumps([str(root), words, str(source or root / "src")]) + "\n")
         self._process.stdin.flush()
         status = int(self._process.stdout.readline())
         return status, (root / "printed").read_text("utf-8", errors="replace")
 
 
-def child(root: str, words: list[str]) -> int:
+def child(root: str, words: list[str], source: str) -> int:
     """The command, here."""
     os.chdir(root)
     printed = os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
-    os.environ["PYTHONPATH"] = f"{root}/src"
-    sys.path[:1] = [root if words[0] == "-m" else str(Path(root, words[0]).parent), f"{root}/src"]
+    os.environ["PYTHONPATH"] = source
+    sys.path[:1] = [root if words[0] == "-m" else str(Path(root, words[0]).parent), source]
     try:
         if words[0] == "-m":
             sys.argv = words[1:]
@@ -68,9 +69,9 @@ def main() -> None:
     for name in HEAVY:
         __import__(name)
     for line in sys.stdin:
-        root, words = json.loads(line)
+        root, words, source = json.loads(line)
         if not (process := os.fork()):
-            status = child(root, words)
+            status = child(root, words, source)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -64,11 +62,17 @@ for tokens, methods in (words.split(":") for words in asked):
 """
 
 
-def measured(kind: str, asked: dict[int, list[str]]) -> list[tuple[str, int, int, int]]:
+@pytest.fixture
+def measured(tmp_path, script):
     """(method, tokens, bytes above what stood before, bytes planned) in a process of its own; `asked`: by tokens."""
-    words = [f"{tokens}:{','.join(methods)}" for tokens, methods in asked.items()]
-    done = subprocess.run([sys.executable, "-c", MEASURE, kind, *words], capture_output=True, text=True, check=True)
-    return [(name, *map(int, numbers)) for name, *numbers in map(str.split, done.stdout.splitlines())]
+
+    def measured(kind: str, asked: dict[int, list[str]]) -> list[tuple[str, int, int, int]]:
+        words = [f"{tokens}:{','.join(methods)}" for tokens, methods in asked.items()]
+        (file := tmp_path / "measure.py").write_text(MEASURE, "utf-8")
+        printed = script(file, kind, *words).splitlines()
+        return [(name, *map(int, numbers)) for name, *numbers in map(str.split, printed)]
+
+    return measured
 
 
 linux = pytest.mark.skipif(not PEAK.exists(), reason="peaks are read from Linux's /proc")
@@ -89,7 +93,7 @@ PEAKS = {
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PEAKS)
-def test_peaks_stay_under_the_plan_and_under_4_gb(kind):
+def test_peaks_stay_under_the_plan_and_under_4_gb(kind, measured):
     peaks = measured(kind, PEAKS[kind])
     assert len(peaks) == sum(map(len, PEAKS[kind].values()))
     for name, tokens, used, planned in peaks:

@@ -238,7 +238,7 @@ def smollm2(tmp_path_factory):
     """The model out of a cache that was just made."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MIXLENS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        mixlens.load("mixlens:smollm2")
+        embedded_llm.cached()
         patch.setattr(embedded_llm, "read_gguf", None)  # from here on nothing is converted
         yield mixlens.load("mixlens:smollm2")
 

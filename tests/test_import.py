@@ -27,9 +27,8 @@ def test_import_is_light(statement):
     assert not loaded_by(statement) & HEAVY
 
 
-@pytest.mark.slow
 def test_the_check_can_fail():
-    assert {"torch", "numpy"} <= loaded_by("import mixlens; mixlens.Lens") & HEAVY
+    assert loaded_by("import mixlens, numpy") & HEAVY == {"numpy"}
 
 
 def test_help_answers_at_once():

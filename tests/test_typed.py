@@ -1,4 +1,7 @@
-"""`py.typed` as a user meets it: mypy, strict, over files that only import mixlens."""
+"""mypy, strict: over the package with all that CONTRIBUTING.md adds, and over a user's files that only import mixlens.
+
+One run for both, since most of it is torch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from sections import ROOT, SECTIONS, added, copied
+
+ERROR = r"(?:.*/)?(\w+\.py):(\d+): error: .*\[([\w-]+)\]"
 FENCED = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GOOD = """
 from pathlib import Path
@@ -75,21 +80,43 @@ BAD = {
     'lens.mixing_ratio(["a"]).shape': "attr-defined",
 }
 
+# What `--strict` asks of a user, where the package asks less of itself.
+AS_A_USER = """
+[[tool.mypy.overrides]]
+module = [{}]
+warn_return_any = true
+disallow_untyped_calls = true
+"""
+
+
+def test_type_checkers_believe_the_package() -> None:
+    """As mypy finds what is installed: by `py.typed`."""
+    modulefinder = pytest.importorskip("mypy.modulefinder", reason="mypy is for developers")
+    places = modulefinder.SearchPaths(python_path=(), mypy_path=(), package_path=(str(ROOT / "src"),), typeshed_path=())
+    there = modulefinder.FindModuleCache(places, fscache=None, options=None).find_module("mixlens.lens")
+    assert there == str(ROOT / "src" / "mixlens" / "lens.py")
+
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is for developers")
-def test_a_users_mypy_passes_what_is_right_and_not_what_is_wrong(tmp_path: Path) -> None:
+def test_mypy_passes_what_is_right_and_not_what_is_wrong(tmp_path: Path) -> None:
+    copy, user = copied(tmp_path / "copy"), tmp_path / "user"
+    for title in SECTIONS:
+        added(copy, title)
     readme = FENCED.findall((ROOT / "README.md").read_text("utf-8"))
     assert len(readme) >= 2
-    files = {f"readme{number}": block for number, block in enumerate(readme)}
     wrong = "import mixlens\n\nlens = mixlens.load()\n" + "".join(f"{line}\n" for line in BAD)
-    for name, text in {**files, "good": GOOD, "bad": wrong}.items():
-        (tmp_path / f"{name}.py").write_text(text, "utf-8")
-    env = {**os.environ, "MYPYPATH": "", "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "mypy", "--strict", "--hide-error-context", "--no-pretty", "--config-file=", "."]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-    found = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert [line for line in found if not line.startswith("bad.py:")] == [], done.stdout
-    assert [(int(line.split(":")[1]), line.rpartition("[")[2].rstrip("]")) for line in found] == [
-        (number, code) for number, code in enumerate(BAD.values(), 4)
+    files = {**{f"readme{number}": block for number, block in enumerate(readme)}, "good": GOOD, "bad": wrong}
+    user.mkdir()
+    for name, text in files.items():
+        (user / f"{name}.py").write_text(text, "utf-8")
+    with (copy / "pyproject.toml").open("a", encoding="utf-8") as config:
+        config.write(AS_A_USER.format(", ".join(f'"{name}"' for name in files)))
+    modules = [word for name in files for word in ("-m", name)]
+    command = [sys.executable, "-m", "mypy", "--hide-error-context", "--no-pretty", "-p", "mixlens", *modules]
+    env = {**os.environ, "MYPYPATH": str(user), "PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
+    errors = [re.fullmatch(ERROR, line) for line in done.stdout.splitlines() if ": error:" in line]
+    assert [error and error.groups() for error in errors] == [
+        ("bad.py", str(number), code) for number, code in enumerate(BAD.values(), 4)
     ], done.stdout + done.stderr

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +56,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["within", "between"])
-def test_a_killed_process_loses_no_file(lens: mixlens.Lens, tiny_bert_folder: Path, tmp_path: Path, where: str) -> None:
+def test_a_killed_process_loses_no_file(
+    lens: mixlens.Lens, tiny_bert_folder: Path, tmp_path: Path, where: str, script: Callable[..., str]
+) -> None:
     """Another process dies; this one goes on, and has made the undisturbed files."""
-    code = DRIVER.replace("{texts!r}", repr(TEXTS))
-    words = [sys.executable, "-c", code, str(tiny_bert_folder), str(tmp_path / "killed"), where]
+    (driver := tmp_path / "driver.py").write_text(DRIVER.replace("{texts!r}", repr(TEXTS)), "utf-8")
     mixlens.explain_data(lens, TEXTS, "alti", out=tmp_path / "undisturbed")
-    assert subprocess.run(words, check=False, capture_output=True).returncode == -signal.SIGKILL
+    script(driver, str(tiny_bert_folder), str(tmp_path / "killed"), where, status=-signal.SIGKILL)
     there = sorted(path.name for path in (tmp_path / "killed").glob("*.parquet"))
     assert there == ["part-000000.parquet"] + ["part-000001.parquet"] * (where == "between")
     so_far = mixlens.read(tmp_path / "killed")
@@ -200,9 +200,8 @@ def test_the_record_of_the_run(lens: mixlens.Lens, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_texts(tiny_bert_folder: Path) -> None:
-    words = [sys.executable, str(Path(__file__).with_name("flat.py")), str(tiny_bert_folder)]
-    out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+def test_memory_does_not_grow_with_the_texts(tiny_bert_folder: Path, script: Callable[..., str]) -> None:
+    out = script(Path(__file__).with_name("flat.py"), str(tiny_bert_folder))
     mib = {line.split()[0]: [float(number) for number in line.split()[1:]] for line in out.splitlines()}
     assert len(mib["flat"]) == 4
     assert mib["flat"][-1] - mib["flat"][0] < 2  # 192 texts more

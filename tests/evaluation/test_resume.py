@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,19 +54,13 @@ def test_a_run_with_named_columns_says_how_to_name_them(lens: mixlens.Lens, tmp_
 
 
 @pytest.mark.slow
-def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp_path: Path) -> None:
-    driver = Path(__file__).with_name("driver.py")
-    paths = os.pathsep.join([str(Path(mixlens.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, str(driver), str(tiny_bert_folder), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert done.returncode == 0, done.stderr
-    *runs, (_, grown) = [line.split() for line in done.stdout.splitlines()]
+def test_killed_at_several_points_and_flat_in_memory(
+    tiny_bert_folder: Path, tmp_path: Path, script: Callable[..., str]
+) -> None:
+    printed = script(Path(__file__).with_name("driver.py"), str(tiny_bert_folder), str(tmp_path))
+    *runs, (_, grown) = [line.split() for line in printed.splitlines()]
     assert [name for name, *_ in runs] == ["undisturbed", "once", "often", "torn", "from_outside"]
-    assert len({tuple(digests) for _, *digests in runs}) == 1, done.stdout
+    assert len({tuple(digests) for _, *digests in runs}) == 1, printed
     assert int(grown) < 5000  # KiB
     table = (tmp_path / "undisturbed" / "table.csv").read_text("utf-8")
     assert len(table.splitlines()) == 1 + 2 + 2  # two measures of a method, one of the model's two layers
@@ -77,15 +68,9 @@ def test_killed_at_several_points_and_flat_in_memory(tiny_bert_folder: Path, tmp
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_texts_of_a_real_model() -> None:
+def test_memory_does_not_grow_with_the_texts_of_a_real_model(script: Callable[..., str]) -> None:
     """The embedded inference model, whole methods: no object and no memory is kept of a text, and a leak is seen."""
-    driver = Path(__file__).with_name("flat.py")
-    paths = os.pathsep.join([str(Path(mixlens.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, str(driver)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [json.loads(line) for line in script(Path(__file__).with_name("flat.py")).splitlines()]
     grown = {}
     for name, texts in (("flat", 128), ("leak", 64)):
         _, second, *_, last = [line for line in lines if line["run"] == name]

@@ -20,6 +20,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import mixlens
+from forking import Forking
 from mixlens.cli import app
 from mixlens.errors import MissingExtra, ResultFileError, UnknownOption
 from mixlens.evaluation.result import COLUMNS
@@ -291,10 +292,8 @@ def test_wrong_words(cli: Callable[..., Any]) -> None:
 
 
 @pytest.mark.slow
-def test_no_arguments_at_all(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mixlens", "evaluate", "--out", str(tmp_path / "run")],
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "40 texts of sample.jsonl" in done.stdout
+def test_no_arguments_at_all(tmp_path: Path, forking: Forking) -> None:
+    words, source = ("-m", "mixlens", "evaluate", "--out", "run"), Path(mixlens.__file__).parents[1]
+    status, printed = forking.run(tmp_path, *words, source=source)
+    assert status == 0, printed
+    assert "40 texts of sample.jsonl" in printed

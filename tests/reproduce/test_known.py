@@ -126,6 +126,7 @@ def test_head_logit_finds_the_needle(tmp_path, monkeypatch):
     monkeypatch.setattr(known, "GROUPS", {"some": GROUPS["some"]})
     monkeypatch.setattr(known, "PEERS", ())
     monkeypatch.setattr(known, "TASKS", {"needle": ("needle", {"keys": 3})})
+    monkeypatch.setattr(known, "TEXTS", 2)  # what stands beside the ranks is told of a tiny model, above
     page = reproduce("known-source", tmp_path, limit=4, seeds=1).read_text("utf-8")
     table = page.partition("### Mean reciprocal rank of the source")[2].partition("###")[0]
     rows = {line.split("|")[1].strip(): line.split("|")[2:3] for line in table.splitlines() if line.startswith("| ")}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import math
 import re
+from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import mixlens
 from mixlens.cli import app
+from mixlens.embedded import load_embedded
 from mixlens.errors import DataError, RunChanged, UnknownMethod, UnknownOption
 from mixlens.reproduce import REPRODUCTIONS, Panel, report, reproduce
 from mixlens.reproduce.modarressi import MAPS
@@ -33,6 +36,20 @@ PICTURES = ("alti-figures8-10", *LISTED[-7:])  # of single texts: nothing is cla
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write(tmp_path_factory.mktemp("data"))
+
+
+@cache
+def embedded_shallow(name):
+    return shallow(*load_embedded(name.removeprefix("mixlens:")), name)
+
+
+def shallow(model, tokenizer=None, name=None):
+    """In place of `mixlens.load`: an embedded model's first two layers, with its own head, labels and tokenizer."""
+    if isinstance(model, str):
+        return embedded_shallow(model)
+    model.bert.encoder.layer = model.bert.encoder.layer[:2]
+    model.config.num_hidden_layers = 2
+    return mixlens.Lens(model, tokenizer, name)
 
 
 def test_what_there_is():
@@ -102,7 +119,8 @@ def test_data_that_is_not_there(tmp_path, data):
 
 @needs_weights
 @pytest.mark.slow
-def test_a_table_goes_on_where_it_was_and_refuses_another(tmp_path, data):
+def test_a_table_goes_on_where_it_was_and_refuses_another(tmp_path, data, monkeypatch):
+    monkeypatch.setattr(mixlens, "load", shallow)
     first = reproduce("abnar-table3", tmp_path, data=data, limit=2).read_text("utf-8")
     assert reproduce("abnar-table3", tmp_path, data=data, limit=2).read_text("utf-8") == first
     reproduce("abnar-table3", tmp_path, data=data, limit=3)  # another folder of runs
@@ -139,7 +157,8 @@ def test_numbers_of_rows_go_on_where_they_were(tiny_bert_folder, tmp_path):
 @needs_weights
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name != "known-source"])  # (see test_known.py)
-def test_every_reproduction(name, data, tmp_path):
+def test_every_reproduction(name, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(mixlens, "load", shallow)
     page = reproduce(name, tmp_path, data=data, costly=2)
     text = page.read_text("utf-8")
     assert text.startswith(f"## `{name}`: ") and REPRODUCTIONS[name].cite in text

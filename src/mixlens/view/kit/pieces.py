@@ -28,8 +28,8 @@ def tokens(stream: Stream) -> list[Piece]:
         return _names(stream)
     out: list[Piece] = []
     segment, at, left = None, 0, ""
-    for i, place in enumerate(stream.places or ()):
-        special, sign = bool(stream.special[i]), visible(spelling.spelled(stream.display[i])).strip("␣ ")
+    for i, (place, name) in enumerate(zip(stream.places or (), stream.display, strict=False)):
+        special, sign = bool(stream.special[i]), visible(spelling.spelled(name)).strip("␣ ")
         if place is None:
             out.append((left or (" " if out else ""), sign or "␣", [i], SPECIAL * special))
             left = " "

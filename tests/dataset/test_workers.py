@@ -142,9 +142,9 @@ def test_a_worker_s_rows_are_the_run_s(lens: mixlens.Lens, tmp_path: Path, monke
                 engines.pack(setting, file)
             self.worker = Worker(str(tmp_path / "setting.pt"), "cpu", torch.get_num_threads())
 
-        def hand(self, window: Any) -> Callable[[], Any]:
+        def hand(self, window: Any) -> Callable[..., Any]:
             sent.append(pickle.dumps(window))
-            return lambda: self.worker.rows(pickle.loads(sent[-1]) if window.number == 3 else window)
+            return lambda tick: self.worker.rows(pickle.loads(sent[-1]) if window.number == 3 else window)
 
         def close(self) -> None:
             sent.append(b"closed")
@@ -206,9 +206,9 @@ def test_classes_that_only_the_run_knows(
             engines.pack(setting, file := io.BytesIO())
             self.packed = file.getvalue()
 
-        def hand(self, window: Any) -> Callable[[], Any]:
+        def hand(self, window: Any) -> Callable[..., Any]:
             sys.modules.pop("cells", None)
-            return lambda: Worker(self.packed, "cpu", torch.get_num_threads()).rows(window)
+            return lambda tick: Worker(self.packed, "cpu", torch.get_num_threads()).rows(window)
 
         def close(self) -> None:
             pass

@@ -44,7 +44,7 @@ class Threads:
 
     def __init__(self, setting: Setting, workers: int | None = None) -> None:
         memory = None if setting.memory is None else setting.memory // COUNT
-        self.setting, self.half = setting, replace(setting, memory=memory)
+        self.setting, self.shared = setting, replace(setting, memory=memory)
         self.threads, self.stopped = torch.get_num_threads(), Event()
         self.pool = ThreadPoolExecutor(COUNT, "mixlens", torch.set_num_threads, (self.threads // COUNT,))
         self.parts: list[Future[dict[int, Row]]] = []  # of all windows in work
@@ -60,7 +60,7 @@ class Threads:
         done = [len(rows), *[0] * COUNT]
         parts = [
             self.pool.submit(
-                settled(rows_of_texts), self.half, window, part, partial(done.__setitem__, number), self._go_on
+                settled(rows_of_texts), self.shared, window, part, partial(done.__setitem__, number), self._go_on
             )
             for number, part in enumerate(dealt(texts), 1)
         ]

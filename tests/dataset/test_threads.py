@@ -66,7 +66,7 @@ def test_rows_are_those_of_one_thread(lens: mixlens.Lens, names: list[str], meth
     assert set(names) == {"MainThread"}
     names.clear()
     two = mixlens.explain_data(lens, data, method)
-    assert {name.rpartition("_")[0] for name in names} == {"mixlens"} and len(set(names)) == COUNT
+    assert {name.rpartition("_")[0] for name in names} == {"mixlens"}  # who is done first may take the other's part too
     assert [text.id for text in one] == [text.id for text in two]
     for a, b in zip(one, two, strict=True):
         assert (a.text, a.target, a.tokens) == (b.text, b.target, b.tokens)

@@ -100,8 +100,9 @@ def _pairs(alike: Similarity) -> list[tuple[str, str, float]]:
     if all(stream.has_words or isinstance(stream, Picture) for stream in alike.streams):
         return [(p.first.text, p.second.text, p.score) for p in alike.top(_TOP)]
     first, second = alike.streams
+    names, others = first.display, second.display  # each made anew when it is read
     cells = [
-        (first.display[i], second.display[j], float(alike.scores[i, j]))
+        (names[i], others[j], float(alike.scores[i, j]))
         for i in range(len(first))
         for j in range(len(second))
         if not (first.special[i] or second.special[j])

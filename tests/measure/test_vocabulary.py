@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -91,18 +95,91 @@ def test_what_was_lifted_stands_out_and_nothing_else() -> None:
     assert found[0].word == "a" and found[0].group == "x"
 
 
+def scaled(texts: list[TextWords], factors: Sequence[float]) -> list[TextWords]:
+    """Each text's scores times a number of its own."""
+    return [replace(t, scores=[f * s for s in t.scores]) for t, f in zip(texts, factors, strict=True)]
+
+
+def distances(texts: list[TextWords], group: str) -> dict[str, float]:
+    """Each word's distance from the null in texts' own deviations, over what shuffling makes of it, by loops."""
+    away, variance = dict.fromkeys(LETTERS, 0.0), dict.fromkeys(LETTERS, 0.0)
+    for text in texts:
+        size, deviation = len(text.scores), statistics.pstdev(text.scores)
+        for word in set(text.words) if text.group == group and deviation else ():
+            of_word = [s for w, s in zip(text.words, text.scores, strict=True) if w == word]
+            away[word] += (statistics.mean(of_word) - statistics.mean(text.scores)) / deviation
+            variance[word] += (size - len(of_word)) / (size - 1) / len(of_word)  # drawn without putting back
+    return {w: abs(away[w]) / variance[w] ** 0.5 for w in LETTERS if variance[w]}
+
+
+def test_p_is_that_of_the_largest_distance_of_loops() -> None:
+    """Against scores that are shuffled one text after the other, of texts whose scores differ in size."""
+    rng = np.random.default_rng(8)
+    texts = scaled(drawn(24, 8, lift=0.3), rng.lognormal(0, 2, 24))
+    draws = 1000
+    found = {w.word: w for w in words_of(lambda: texts, least=1, resamples=draws).words if w.group == "x"}
+    mine = [t for t in texts if t.group == "x"]
+    mixed = ([replace(t, scores=rng.permutation(t.scores).tolist()) for t in mine] for _ in range(draws))
+    largest = np.array([max(distances(m, "x").values()) for m in mixed])
+    compared = 0
+    for word, distance in distances(texts, "x").items():
+        _, mean, null, _ = literal(texts, "x", word)
+        above = sum(  # by texts' own deviations
+            (np.mean([s for w, s in zip(t.words, t.scores, strict=True) if w == word]) - np.mean(t.scores))
+            / (np.std(t.scores) or 1.0)
+            for t in mine
+            if word in t.words
+        )
+        if (above > 0) == (mean > null):
+            assert found[word].p == pytest.approx(np.mean(largest >= distance), abs=0.08)  # 3.6 deviations at .5
+            compared += found[word].p < 0.98
+        else:
+            assert found[word].p == 1
+    assert compared >= 4
+
+
+def test_how_large_a_texts_scores_are_moves_no_p() -> None:
+    texts = drawn(60, 9, lift=0.6)
+    plain = {w.word: w for w in words_of(lambda: texts).words if w.group == "x"}
+    mixed = scaled(texts, [10.0 ** -(i % 4) for i in range(60)])
+    other = {w.word: w for w in words_of(lambda: mixed).words if w.group == "x"}
+    assert plain["a"].p <= 0.05 and plain["a"].p == other["a"].p
+    loud = TextWords(60, "x", LETTERS, [500.0, 0.0, 900.0, 100.0, 300.0, 700.0, 200.0, 600.0])
+    (hidden,) = [w for w in words_of(lambda: [*texts, loud]).words if (w.group, w.word) == ("x", "a")]
+    assert hidden.p <= 0.05  # of the mean that is the loud text's alone, it would be 1
+
+
+def test_a_word_and_the_rest_of_its_texts_are_as_far() -> None:
+    """Three of four words: less is left to draw, and what they are above, the fourth is below."""
+    scores = np.random.default_rng(11).random((20, 4)) + np.array([0.0, 0.0, 0.0, 0.3])
+    texts = [TextWords(i, "x", ["a", "a", "a", "b"], row.tolist()) for i, row in enumerate(scores)]
+    a, b = words_of(lambda: texts).words
+    assert a.p == b.p < 0.5
+
+
+def test_a_word_whose_texts_disagree_with_its_mean_does_not_stand_out() -> None:
+    """Above in thirty texts of small scores, below in one of large ones: its mean is below."""
+    small = [TextWords(i, "x", ["a", "b", "c", "d"], [0.02, 0.0, 0.01, 0.005]) for i in range(30)]
+    large = TextWords(30, "x", ["a", "b", "c", "d"], [-900.0, 0.0, 500.0, 400.0])
+    (alone,) = [w for w in words_of(lambda: small).words if w.word == "a"]
+    (word,) = [w for w in words_of(lambda: [*small, large]).words if w.word == "a"]
+    assert (alone.p <= 0.05, alone.mean > alone.null) == (True, True)
+    assert (word.p, word.mean < word.null) == (1.0, True)
+
+
 def test_by_chance_a_group_has_a_word_in_one_of_twenty() -> None:
     hits = 0
-    for seed in range(20):
-        texts = drawn(60, 100 + seed)
+    for seed in range(60):
+        texts = scaled(drawn(60, 100 + seed), np.random.default_rng(seed).lognormal(0, 2, 60))
         hits += len({w.group for w in words_of(lambda t=texts: t, resamples=39).words if w.p <= 0.05})
-    assert 1 <= hits <= 8  # of 40 groups 2 are expected; more than 8 have a probability of .0002
+    assert 1 <= hits <= 13  # of 120 groups 6 are expected; more than 13, or none, have a probability of .005
 
 
 def test_equal_scores_and_single_words_say_nothing() -> None:
     flat = [TextWords(i, "x", ["a", "b", "a"], [0.1, 0.1, 0.1]) for i in range(9)]
+    rounded = [TextWords(i, "x", ["a", "b", "c"], [0.1 + 7e-9, 0.1, 0.1]) for i in range(9)]  # as float32 does
     alone = [TextWords(i, "x", ["a"], [float(i)]) for i in range(9)]
-    for texts in (flat, alone):
+    for texts in (flat, alone, rounded):
         assert {w.p for w in words_of(lambda t=texts: t).words} == {1.0}
 
 

@@ -2,10 +2,12 @@
 
 A text gives a word one number, the mean score of its occurrences there. Over the texts of a group (those of one
 class) that hold the word: their mean; its interval by a Poisson bootstrap of texts (each counts 0, 1, 2 ... times); the
-null by shuffling each text's scores among its words, exact in mean and variance, with its quantiles by draws. A word
-stands out where its distance from the null, in standard deviations, is beyond what the largest of all words of its
-group reaches in 1 - level of the shuffles (Westfall & Young 1993): one statement for the group, however many words it
-has.
+null by shuffling each text's scores among its words, exact in its mean, with its quantiles by draws.
+
+Whether a word stands out is asked with each text's scores in standard deviations of that text: how large scores are
+differs up to thirtyfold between texts (gradients of a sure answer are small), and a mean of them as they are is that of
+a few texts. The word's distance from the null, over what shuffling makes of it, is held against the largest of
+all words of its group in each shuffle (Westfall & Young 1993): one statement for the group, however many words it has.
 
 Two passes over the texts; what is held grows with the vocabulary, not with the texts.
 """
@@ -38,7 +40,7 @@ class TextWords:
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """A word in the texts of its group. `p`: of the null, for all words of the group together.
+    """A word in the texts of its group. `p`: that shuffling takes any word of it as far, by texts' own deviations.
 
     `example`: the row of the text in which its score is largest.
     """
@@ -86,20 +88,20 @@ def words_of(
     tails = sorted({(1 - level) / 2, (1 + level) / 2})
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, null = sums.total / sums.texts, sums.null / sums.texts
-        deviation = np.sqrt(sums.variance) / sums.texts
-        drawn = np.where(sums.drawn_texts > 0, sums.drawn / sums.drawn_texts, np.nan)
-        shuffled = sums.shuffled / sums.texts[:, None]
-        away = np.where(deviation > _FLAT * np.abs(null), (mean - null) / deviation, 0.0)
-        shuffled_away = np.where(
-            (deviation > _FLAT * np.abs(null))[:, None], np.abs(shuffled - null[:, None]) / deviation[:, None], 0.0
-        )
+        drawn = np.divide(sums.drawn, sums.drawn_texts, out=sums.drawn)  # of no text: NaN
+        shuffled = np.divide(sums.shuffled, sums.texts[:, None], out=sums.shuffled)
+    deviation = np.sqrt(np.where(sums.variance > 0, sums.variance, np.inf))  # nothing to shuffle: no distance
+    away = np.abs(sums.away) / deviation
+    away[sums.away * (mean - null) < 0] = 0.0  # texts disagree with their mean: neither above nor below
+    shuffled_away = np.abs(sums.shuffled_away, out=sums.shuffled_away)
+    shuffled_away /= deviation[:, None]
     p = np.ones(len(slots))
     number = {group: k for k, group in enumerate(groups)}
     member = np.array([number[group] for group, _ in slots], dtype=int)
     for k in range(len(groups)):
         mine = np.flatnonzero(member == k)
         largest = shuffled_away[mine].max(0)
-        p[mine] = (1 + (largest[None] >= np.abs(away[mine])[:, None] - 1e-9).sum(1)) / (1 + resamples)
+        p[mine] = (1 + (largest[None] >= away[mine][:, None] - 1e-9).sum(1)) / (1 + resamples)
     low, high = np.nanquantile(drawn, tails, axis=1) if len(slots) else np.empty((2, 0))
     null_low, null_high = np.quantile(shuffled, tails, axis=1) if len(slots) else np.empty((2, 0))
     columns = (mean, low, high, null, null_low, null_high, p)
@@ -111,15 +113,16 @@ def words_of(
     return Found(tuple(out), left_out)
 
 
-_FLAT = 1e-9  # a text of equal scores has nothing to shuffle: what rounding leaves is no deviation
+_FLAT = 1e-6  # a text of equal scores has nothing to shuffle: what rounding to float32 leaves is no deviation
 
 
 class _Sums:
-    """Over texts, a number a word: what the statistics are made of."""
+    """Over texts, a number a word: what the statistics are made of. `away`, `variance`: in texts' own deviations."""
 
     def __init__(self, count: int, resamples: int) -> None:
-        self.texts, self.total, self.null, self.variance = (np.zeros(count) for _ in range(4))
-        self.drawn, self.drawn_texts, self.shuffled = (np.zeros((count, resamples)) for _ in range(3))
+        self.texts, self.total, self.null, self.away, self.variance = (np.zeros(count) for _ in range(5))
+        self.drawn, self.drawn_texts = (np.zeros((count, resamples)) for _ in range(2))
+        self.shuffled, self.shuffled_away = (np.zeros((count, resamples)) for _ in range(2))
         self.best, self.best_row = np.full(count, -np.inf), np.zeros(count, dtype=np.int64)
 
 
@@ -155,7 +158,9 @@ def _add(sums: _Sums, part: Sequence[TextWords], slots: dict[tuple[Any, str], in
     scores = np.concatenate([np.asarray(text.scores, dtype=np.float64) for text in part])
     slot = np.array([slots.get((text.group, word), -1) for text in part for word in text.words])
     means = np.bincount(text_of, scores) / sizes
-    spread = np.bincount(text_of, (scores - means[text_of]) ** 2) / sizes
+    spread = np.sqrt(np.bincount(text_of, (scores - means[text_of]) ** 2) / sizes)
+    varies = spread > _FLAT * np.sqrt(np.bincount(text_of, scores**2) / sizes)
+    scale = np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
     kept = np.flatnonzero(slot >= 0)
     pairs, pair_of, times = np.unique(text_of[kept] * len(slots) + slot[kept], return_inverse=True, return_counts=True)
     texts, words = np.divmod(pairs, max(1, len(slots)))
@@ -169,19 +174,23 @@ def _add(sums: _Sums, part: Sequence[TextWords], slots: dict[tuple[Any, str], in
         return np.bincount(pair_of, values[kept], len(pairs)) / times
 
     value, count = by_pair(scores), len(sums.texts)
+    chance, weight = means[texts], scale[texts]
     sums.texts += np.bincount(words, minlength=count)
     sums.total += np.bincount(words, value, count)
-    sums.null += np.bincount(words, means[texts], count)
+    sums.null += np.bincount(words, chance, count)
+    sums.away += np.bincount(words, (value - chance) * weight, count)
     size = sizes[texts]  # the variance of a mean of `times` of `size` scores, drawn without putting back
     left = np.where(size > 1, (size - times) / np.maximum(size - 1, 1), 0.0)
-    sums.variance += np.bincount(words, spread[texts] / times * left, count)
+    sums.variance += np.bincount(words, varies[texts] / times * left, count)
     here, place = np.unique(words, return_inverse=True)
     shape = (len(here), len(part))
     sums.drawn[here] += csr_matrix((value, (place, texts)), shape) @ weights
     sums.drawn_texts[here] += csr_matrix((np.ones(len(value)), (place, texts)), shape) @ weights
     for draw in range(resamples):
         order = np.argsort(text_of + rng.random(len(text_of)))
-        sums.shuffled[:, draw] += np.bincount(words, by_pair(scores[order]), count)
+        mixed = by_pair(scores[order])
+        sums.shuffled[:, draw] += np.bincount(words, mixed, count)
+        sums.shuffled_away[:, draw] += np.bincount(words, (mixed - chance) * weight, count)
     order = np.lexsort((-texts, value))  # of equal ones the first text
     best = np.full(count, -1)
     best[words[order]] = order

@@ -201,9 +201,10 @@ class Explained:
         """The words that speak for each class: of each word its mean score over the texts of the class that hold it.
 
         With a bootstrap interval over texts, and what is left where each text's scores are shuffled among its words;
-        a word `stands_out` where that does not explain it, of all words of the class together. A text counts for the
-        class that was explained in it. Words are compared without case; `least`: in so many texts at least; `top`: so
-        many of each class; `by`: apart for each value of a column of the data. Raises UnknownOption.
+        a word `stands_out` where that does not explain it, of all words of the class together, each text in its own
+        standard deviation. A text counts for the class that was explained in it. Words are compared without case;
+        `least`: in so many texts at least; `top`: so many of each class; `by`: apart for each value of a column of the
+        data. Raises UnknownOption.
         """
         for name, value in (("top", top), ("least", least), ("resamples", resamples)):
             if not (COUNT.fits(value) or (name == "top" and value is None)):

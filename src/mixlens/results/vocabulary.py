@@ -18,8 +18,9 @@ class WordScore:
 
     `texts`: how many of them hold it; `low`, `high`: the bootstrap interval of the mean over texts; `null`,
     `null_low`, `null_high`: the mean where each text's scores are shuffled among its words, and its interval; `p`:
-    that any word of the class is as far from its null by chance; `stands_out`: p is at most 1 - level. `by`: the value
-    of the column that the texts are split by. `example`: the row of the text in which its score is largest.
+    that shuffling takes any word of the class as far from its null, each text's scores measured in their own standard
+    deviation; `stands_out`: p is at most 1 - level. `by`: the value of the column that the texts are split by.
+    `example`: the row of the text in which its score is largest.
     """
 
     target: str | None

@@ -92,6 +92,22 @@ def test_a_text_is_typed_and_answered_by_keys_alone(page, served):
     page.locator(".view[data-live]").first.wait_for()
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_an_answer_is_in_sight_and_has_the_focus(page, served, width):
+    page.set_viewport_size({"width": width, "height": 720})
+    page.goto(f"{served.url}/explain?text={TEXT}&target=negative&foil=positive")
+    page.locator(".view[data-live]").first.wait_for()
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    place = page.evaluate("document.querySelector('main h1').getBoundingClientRect().top")
+    assert 0 <= place < 240
+    page.evaluate("scrollTo(0, 0)")
+    page.reload()
+    page.locator(".view[data-live]").first.wait_for()
+    assert page.evaluate("document.activeElement.tagName") == "BODY"  # where it was left
+    page.goto(f"{served.url}/explain")
+    assert page.evaluate("scrollY") == 0
+
+
 def test_cancel_drops_the_work(page, served):
     page.goto(f"{served.url}/explain")
     page.locator("textarea[name=text]").fill(TEXT)
@@ -173,6 +189,7 @@ def test_axe_finds_nothing_and_nothing_is_cut(browser, served, width, scheme):
         f"/compare?text={TEXT}&method=alti&no_faithfulness=on",
         f"/explain?text={TEXT}&target=negative&foil=positive",
         "/explain?text=",
+        "/nothing",
     ):
         made.goto(served.url + path)
         report = axe.run(made).response

@@ -208,7 +208,6 @@ def test_what_does_not_fit_into_memory():
     ("method", "path", "headers", "status", "words"),
     [
         ("POST", "/explain", {}, 405, "expected GET, got POST"),
-        ("GET", "/nothing", {}, 404, "there are /explain, /compare"),
         ("GET", "/explain", {"content-length": "5"}, 413, "expected no body"),
         ("GET", "/explain", {"transfer-encoding": "chunked"}, 413, "expected no body"),
         ("GET", "/explain", {"host": "evil.example"}, 421, "this machine's own name"),
@@ -220,6 +219,12 @@ def test_what_does_not_fit_into_memory():
 def test_who_is_not_let_in_is_told_why(asking, method, path, headers, status, words):
     response = asking.request(method, path, headers=headers)
     assert response.status_code == status and words in response.text and "<" not in response.text
+
+
+def test_a_page_that_is_not_here_has_the_way_to_those_that_are(asking):
+    response = asking.get("/nothing")
+    assert response.status_code == 404 and "there are /explain, /compare" in error(response)
+    assert '<a href="/trace"' in response.text
 
 
 def test_who_is_let_in(asking):
@@ -421,6 +426,8 @@ def test_a_trace(tmp_path):
         documents = {"guide": "w7 w8", "<b>": "w9"}
         expected = mixlens.load(folder).trace(chat, documents=documents, max_new_tokens=2).to_html()
         assert data(whole.text) == data(expected) and expected.count("citation") > 0
-        assert page.text.count("data-spare>") == 6 and 'class="documents" data-rows open' in page.text
+        assert page.text.count("data-spare>") == 6
+        assert 'class="documents" data-rows>' in page.text  # folded: the answer stands below
+        assert "Documents to answer from: 2</summary>" in page.text and "<summary>More: 2 set</summary>" in page.text
         both = asked_of.get("/trace", params={"model": str(folder), **fields, "answer": "w9"})
         assert both.status_code == 400 and "nothing generated" in error(both)

@@ -494,6 +494,21 @@ def test_no_text_is_shown_by_names():
     assert "Sentences of the prompt" not in made.to_html()
 
 
+def test_small_grey_positions_are_called_what_they_are():
+    special = tokens("<|user|> One two three.")
+    chat = trace(special, tokens("Yes."), meta={}).to_html()
+    assert "small grey tokens are the template&#39;s and not coloured" in chat.lower()
+    read = trace(special, tokens("Yes."), meta={"source_tokens": 3}).to_html()
+    assert "template&#39;s" not in read
+    assert "small grey tokens have no content and are not coloured" in read.lower()
+
+
+def test_the_page_by_units_calls_facts_as_others_do():
+    page = trace(meta={"model": "m", "self_check": 1e-7, "class_specific": True}).units("sentence").to_html()
+    names = re.findall(r"<dt>(.*?)</dt>", page)
+    assert names == ["method", "by", "signed", "model", "class specific", "self check"]
+
+
 def test_a_terminal_sees_the_answer_and_its_sources():
     text = str(with_mass(range(3, 10)))
     assert text.startswith("head_logit · model org/tiny")

@@ -20,6 +20,7 @@ from mixlens.results import Comparison, LayerMaps
 from mixlens.view.comparison import agreement
 from mixlens.view.kit.spelling import number
 from models import pictures, towers, traces
+from view.test_explained import written
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -293,6 +294,13 @@ def test_the_diagonal_and_the_heat_map(visit, drawn):
     page.get_by_label("zoom in").first.click()
 
 
+def test_a_map_that_is_too_large_for_names_is_a_square_on_a_phone(visit, make_maps):
+    box = visit(make_maps(2, 100), width=390).locator("canvas").first.bounding_box()
+    assert 0.9 < box["height"] / box["width"] < 1.4
+    named = visit(make_maps(2, 40), width=390).locator("canvas").first.bounding_box()
+    assert named["height"] > 14 * 40  # as high as names need
+
+
 # ---- comparisons and tables
 
 
@@ -377,7 +385,10 @@ def results(request: Any) -> dict[str, Any]:
     film, make_maps = request.getfixturevalue("film"), request.getfixturevalue("make_maps")
     both = Comparison({"alti": film, "globenc": replace(film, scores=film.scores.flip(0))}, {}, {}, {})
     toy = request.getfixturevalue("toy")
-    return {"attribution": film, "trace": traces.trace(), "maps": make_maps(4, 9), "comparison": both, "table": toy}
+    spoken = mixlens.embedded_sounds.held_out(1)[0].sound
+    sound = mixlens.load("mixlens:tones").attribute(spoken, "alti", mixlens.Target(position=(0, 9)))
+    shown = {"attribution": film, "trace": traces.trace(), "maps": make_maps(4, 9), "comparison": both, "table": toy}
+    return {**shown, "sound": sound}
 
 
 @pytest.mark.parametrize("kind", ["attribution", "trace", "maps", "comparison", "table"])
@@ -386,17 +397,43 @@ def test_nothing_hangs_over_at_390_pixels(visit, request, kind):
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-@pytest.mark.parametrize("kind", ["attribution", "trace", "maps", "comparison", "table"])
+@pytest.mark.parametrize("kind", ["attribution", "trace", "maps", "comparison", "table", "sound"])
 def test_axe_finds_nothing(visit, browser, request, kind):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
     window = browser.new_context(bypass_csp=True)  # for axe's own script
     page = window.new_page()
     page.goto(visit(results(request)[kind]).url)
-    page.locator(".view[data-live]").first.wait_for()
-    report = axe.run(page).response
-    assert len(report["passes"]) > 10
-    assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.locator(".view[data-live]").first.wait_for()
+        report = axe.run(page).response
+        assert len(report["passes"]) > 10
+        assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
     window.close()
+
+
+def test_axe_finds_nothing_on_the_page_of_a_data_set(browser, tmp_path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    path = tmp_path / "summary.html"
+    mixlens.read(written(tmp_path / "run", specific=True)).to_html(path)
+    window = browser.new_context(bypass_csp=True)
+    page = window.new_page()
+    page.goto(path.as_uri())
+    for width, head in ((1280, "mean, interval | chance"), (390, "drawn")):
+        page.set_viewport_size({"width": width, "height": 900})
+        report = axe.run(page).response
+        assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
+        assert page.locator("table.words thead th:last-child").first.inner_text() == head
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    window.close()
+
+
+def test_what_is_too_wide_is_scrolled_by_keys(visit, request):
+    page = visit(results(request)["table"], width=390)
+    assert page.locator(".scroll[tabindex='0'], figure[tabindex='0']").count() > 0
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.locator(".scroll[tabindex], figure[tabindex]").first.wait_for(state="detached")
+    assert page.locator(".scroll[tabindex], figure[tabindex]").count() == 0
 
 
 def test_a_token_that_is_a_script_is_a_text(visit, nasty):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mixlens.errors import ResultFileError
-from mixlens.results import Attribution
+from mixlens.results import Attribution, Results
 from pages import Page, still
 
 ALL = ("film", "signed", "pair", "ids", "nasty", "maps")
@@ -162,3 +162,11 @@ def test_a_method_that_knows_no_class_says_so(film):
     assert "count for" not in text
     assert "not specific to a class" in text
     assert "not specific to the target" in " ".join(str(blind).split())
+    assert "not specific to a class" in Page(Results([blind, blind]).to_html()).text
+    assert "not specific" not in Page(Results([film]).to_html()).text
+
+
+def test_numbers_below_each_other_have_the_same_places(film):
+    small = replace(film, scores=film.scores.clone().index_fill_(0, torch.tensor([3]), 4e-4))
+    shown = re.findall(r'<td class="score">([^<]*)</td>', small.to_html())
+    assert "0.000" in shown and "0.220" in shown and {len(text.partition(".")[2]) for text in shown} == {3}

@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from PIL import Image
 
 import mixlens
+from mixlens.measure.faithfulness import Faithfulness
 from mixlens.view.kit import picture as kit
 from models import pictures
 
@@ -61,8 +63,6 @@ def test_a_file_holds_the_picture_and_it_is_drawn_alike(attr, tmp_path):
 
 
 def test_a_picture_whose_places_are_not_known_is_drawn_as_a_grid(attr):
-    from dataclasses import replace
-
     assert kit.boxes(replace(attr.source, places=None), (480, 360)) == kit.boxes(attr.source, (480, 360))
 
 
@@ -70,6 +70,8 @@ def test_methods_side_by_side_have_a_picture_each(attr, tmp_path):
     compared = pictures.lens("vit").compare(pictures.image(), ["alti", "saliency"], faithfulness=False)
     assert compared.to_html().count("data:image/png") == 2 and compared._repr_html_().count("data:image/png") == 2
     assert "patch 1,1 patch 1,2" not in str(compared)
+    rated = replace(compared, faithfulness={"alti": Faithfulness(0.5, 0.5, 0.25, 0.625, 0.05)})
+    assert "highest patches are taken out" in rated.to_html()
 
 
 def test_pages_of_several_show_pictures_where_texts_have_a_script(attr):

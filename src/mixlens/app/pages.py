@@ -85,7 +85,7 @@ def page(
         verbs=[(about, list(group)) for about, group in groupby(VERBS.values(), key=attrgetter("about"))],
         near=[_shown(field, sent, verb, offered) for field in verb.fields if not field.aside],
         aside=[_shown(field, sent, verb, offered) for field in verb.fields if field.aside],
-        unfolded=any(sent.get(field.name, [""])[0] for field in verb.fields if field.aside),
+        unfolded=sum(any(sent.get(field.name, ())) for field in verb.fields if field.aside),
         error=error,
         link=None if question is None or answer is None else question.link(),
         command=None if question is None or answer is None else question.command(),

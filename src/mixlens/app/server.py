@@ -122,8 +122,8 @@ def application(
 
     async def lost(request: Request, _: Exception) -> Response:
         path = request.url.path
-        words = f"no page {path[:80]!r} here; there are {', '.join(f'/{name}' for name in VERBS)}\n"
-        return PlainTextResponse(words, 404, HEADERS)
+        words = f"no page {path[:80]!r} here; there are {', '.join(f'/{name}' for name in VERBS)}"
+        return _html(pages.page(next(iter(VERBS.values())), models, error=words), 404)
 
     posts = [f"/{verb.name}" for verb in VERBS.values() if verb.file is not None]
     return Starlette(

@@ -31,6 +31,10 @@ def page(results: Results, path: str | os.PathLike[str] | None = None) -> str:
         "failed": len(results.skipped),
         "facts": facts,
         "named": bool(results.names),
+        "unspecific": any(
+            getattr(result, "target", None) is not None and result.meta.get("class_specific") is False
+            for result in results
+        ),
     }
     heading = f"{count} {kind}{'' if count == 1 else 'es' if results.names else 's'}"
     return put(html.page("several.html", heading=heading, **values), path)

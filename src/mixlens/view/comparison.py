@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 _FAITHFUL = (
-    "faithful: how much faster the answer goes as the method's highest tokens are taken out; 0: as by chance, 1: as by "
-    "the best order found, by these methods or a search"
+    "faithful: how much faster the answer goes as the method's highest {units} are taken out; 0: as by chance, 1: as "
+    "by the best order found, by these methods or a search"
 )
 _NOTE = "each method has its own colours: they compare within a row, not between rows"
 
@@ -97,7 +97,7 @@ def _data(comparison: Comparison) -> str | None:
         ],
         "agreement": [[v if math.isfinite(v) else None for v in row] for row in agreement(comparison)],
         "rated": bool(rated),
-        "note": _FAITHFUL if rated else "",
+        "note": _faithful(comparison) if rated else "",
         "colors": colors.arms(),
     }
     return packed.pack(head, {"scores": np.stack([arrays.values(a.scores) for a in comparison.attributions.values()])})
@@ -158,7 +158,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         for name, attr in comparison.attributions.items()
     ]
     rated = bool(comparison.faithfulness)
-    note = f"{_note(comparison)}; {_FAITHFUL}" if rated else _note(comparison)
+    note = f"{_note(comparison)}; {_faithful(comparison)}" if rated else _note(comparison)
     shared: dict[str, Any] = {
         "heading": heading(comparison),
         "says": caption.says(comparison.first),
@@ -166,6 +166,11 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     }
     shared["warnings"] = caption.warnings(*comparison.attributions.values())
     return {"rows": rows, "rated": rated, "note": note, **shared}
+
+
+def _faithful(comparison: Comparison) -> str:
+    """What faithfulness is, of what is taken out here."""
+    return _FAITHFUL.format(units=comparison.first.source.units)
 
 
 def _note(comparison: Comparison) -> str:

@@ -83,6 +83,7 @@ def _values(trace: Trace) -> dict[str, Any]:
         **{"answer": _answer(trace, [u.indices for u in kept]), "sections": sections, "foil": trace.foil},
         **{"plain": plain, "faint": f"{100 * _FAINT:.0f} %", "unfolded": len(kept) <= _OPEN},
         "documents": bool(trace.meta.get("documents")),
+        "grey": trace_data.grey(trace),
         "excluded": _count(trace.meta.get("excluded")),
     }
 
@@ -202,7 +203,8 @@ def unit_page(trace: UnitTrace, path: str | os.PathLike[str] | None = None) -> s
     }
     head |= {"data": trace_data.of_units(trace), "wide": True}
     facts = [("method", trace.method), ("by", " and ".join(dict.fromkeys(trace.by)))]
-    facts += [(str(k), spelling.value_text(v)) for k, v in {**trace.options, **trace.meta}.items()]
+    known = [*trace.options.items(), *sorted(trace.meta.items(), key=lambda pair: (pair[0] != "model", pair[0]))]
+    facts += [(visible(str(k).replace("_", " ")), visible(spelling.value_text(v))) for k, v in known]
     legend = html.legend(scale)
     text = html.page(
         "trace_units.html", **head, picture=picture, legend=legend, rows=rows, facts=facts, unfolded=len(rows) <= 12

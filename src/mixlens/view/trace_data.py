@@ -70,8 +70,14 @@ def _notes(trace: Trace) -> list[str]:
     if isinstance(excluded, (tuple, list)) and excluded:
         out.append(f"{len(excluded)} {trace.prompt.units} were left out of the sources, as asked.")
     if any(trace.prompt.special):
-        out.append(f"Small grey {trace.prompt.units} are the template's and not coloured.")
+        out.append(f"{grey(trace).capitalize()}.")
     return out
+
+
+def grey(trace: Trace) -> str:
+    """What the special positions of a prompt are: of a chat its template's; what an encoder reads has no template."""
+    words = "have no content and are" if "source_tokens" in trace.meta else "are the template's and"
+    return f"small grey {trace.prompt.units} {words} not coloured"
 
 
 def of_units(trace: UnitTrace) -> str | None:

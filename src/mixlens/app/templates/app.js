@@ -73,5 +73,10 @@
     copies(button, () => document.querySelector(".app [data-link]").href);
   }
   const answer = document.querySelector("main h1");
-  if (answer && matchMedia("(max-width: 40rem)").matches && !location.hash) answer.scrollIntoView();
+  const arrived = performance.getEntriesByType("navigation")[0]?.type === "navigate"; // else it is where it was left
+  if (answer && arrived && !location.hash) { // the answer is read first: by eye, by keys, by a screen reader
+    answer.tabIndex = -1;
+    answer.focus({ preventScroll: true });
+    if (answer.getBoundingClientRect().top > innerHeight / 3) answer.scrollIntoView();
+  }
 }

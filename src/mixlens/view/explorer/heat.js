@@ -80,7 +80,9 @@ class Heat {
     const fit = Math.min(CELL, (room - side - 2) / columns.length, this.tall / Math.min(rows.length, columns.length));
     const base = Math.max(fit, 0.2);
     const width = Math.min(room - side - 2, base * columns.length);
-    const height = Math.min(this.tall, Math.max(base, Math.min(14, this.tall / rows.length)) * rows.length);
+    const high = Math.min(14, this.tall / rows.length); // of a row with its name; a square without names stays one
+    const stretched = high >= NAMED || rows.length !== columns.length;
+    const height = Math.min(this.tall, (stretched ? Math.max(base, high) : base) * rows.length);
     return { side, foot, width, height, x: (width / columns.length) * this.zoom, y: (height / rows.length) * this.zoom };
   }
 

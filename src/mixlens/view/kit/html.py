@@ -123,11 +123,13 @@ def legend(scale: colors.Scale) -> dict[str, Any]:
 def bars(rows: Sequence[tuple[str, float, bool]]) -> dict[str, Any]:
     """Rows (name, score, special) of a table with bars as long as the scores. Special tokens have none.
 
-    They would leave no length for the others; their scores stand there as numbers.
+    They would leave no length for the others; their scores stand there as numbers, which have the places of the others.
     """
     alone = all(special for _, _, special in rows)
-    scale = colors.scale([score for _, score, special in rows if alone or not special])
-    return {"signed": scale.signed, "rows": [_bar(n, s, special, scale, alone) for n, s, special in rows]}
+    drawn = [score for _, score, special in rows if alone or not special]
+    scale, spell = colors.scale(drawn), spelling.column(drawn)
+    shown = [{"shown": spell(s), **_bar(n, s, special, scale, alone)} for n, s, special in rows]
+    return {"signed": scale.signed, "rows": shown}
 
 
 def _bar(name: str, score: float, special: bool, scale: colors.Scale, alone: bool) -> dict[str, Any]:

@@ -295,8 +295,16 @@ def test_the_diagonal_and_the_heat_map(visit, drawn):
 
 
 def test_a_map_that_is_too_large_for_names_is_a_square_on_a_phone(visit, make_maps):
-    box = visit(make_maps(2, 100), width=390).locator("canvas").first.bounding_box()
+    page = visit(make_maps(2, 100), width=390)
+    box = page.locator("canvas").first.bounding_box()
     assert 0.9 < box["height"] / box["width"] < 1.4
+    # the name of the first row, which is chosen, keeps its upper half: ink near the top, left of the map
+    upper = """canvas => { const copy = new OffscreenCanvas(28, 20);
+        const pen = copy.getContext("2d", { willReadFrequently: true });
+        pen.drawImage(canvas, 0, 0);
+        const inked = (y) => pen.getImageData(0, y, 28, 1).data.some((v, i) => i % 4 === 3 && v > 120);
+        return [...Array(20).keys()].find(inked); }"""
+    assert 1 <= page.locator("canvas").first.evaluate(upper) <= 5
     named = visit(make_maps(2, 40), width=390).locator("canvas").first.bounding_box()
     assert named["height"] > 14 * 40  # as high as names need
 

@@ -132,7 +132,7 @@ class Heat {
       const y = (i + 0.5 - this.up) * at.y;
       if ((at.y < NAMED && !marked(i, 0)) || y < 0 || y > at.height) continue;
       Object.assign(pen, { fillStyle: marked(i, 0) ? ink : soft, textAlign: "right", textBaseline: "middle" });
-      pen.fillText(clip(rows[i]), at.side - 6, y + 1);
+      pen.fillText(clip(rows[i]), at.side - 6, Math.max(y + 1, 6)); // the first of many rows is not cut
     }
     for (let j = Math.floor(this.left); j < Math.min(columns.length, this.left + seenX); j++) {
       const x = (j + 0.5 - this.left) * at.x;

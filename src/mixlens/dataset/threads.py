@@ -69,7 +69,7 @@ class Threads:
         def made(tick: Callable[[int], None]) -> list[Row]:
             while wait(parts, SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, parts)):
                 tick(sum(done))
-            for part in parts:
+            for part in sorted(parts, key=_failed, reverse=True):  # what failed is not waited for
                 rows.update(part.result())
                 self.parts.remove(part)
             self._whole(window, texts, rows)
@@ -92,8 +92,10 @@ class Threads:
     def close(self) -> None:
         """Stop them, whatever they do, behind the layer that runs."""
         self.stopped.set()
-        self.pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(self.threads)  # their number is what threads that are started later would have too
+        try:
+            self.pool.shutdown(cancel_futures=True)
+        finally:  # interrupted again: the process has its number all the same
+            torch.set_num_threads(self.threads)  # their number is what threads that are started later would have too
 
 
 def dealt(texts: Sequence[Read]) -> list[list[Read]]:

@@ -88,6 +88,18 @@ def test_the_process_has_its_threads_and_its_state_again(lens: mixlens.Lens) -> 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("mixlens_")]
 
 
+def test_a_number_of_threads_that_the_caller_sets_meanwhile_stays(lens: mixlens.Lens) -> None:
+    seen: list[int] = []
+
+    def report(done: int, total: int | None) -> None:
+        if len(seen) == 1:  # the first time no thread is there yet
+            torch.set_num_threads(3)
+        seen.append(done)
+
+    mixlens.explain_data(lens, TEXTS[:4], "random", progress=report)
+    assert torch.get_num_threads() == 3
+
+
 def test_the_threads_work_as_in_a_fresh_process(lens: mixlens.Lens) -> None:
     expected = mixlens.explain_data(lens, TEXTS, "alti")
     torch.set_default_dtype(torch.float64)

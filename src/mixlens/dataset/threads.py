@@ -45,8 +45,8 @@ class Threads:
     def __init__(self, setting: Setting, workers: int | None = None) -> None:
         memory = None if setting.memory is None else setting.memory // COUNT
         self.setting, self.shared = setting, replace(setting, memory=memory)
-        self.threads, self.stopped = torch.get_num_threads(), Event()
-        self.pool = ThreadPoolExecutor(COUNT, "mixlens", torch.set_num_threads, (self.threads // COUNT,))
+        self.stopped = Event()
+        self.pool = ThreadPoolExecutor(COUNT, "mixlens", torch.set_num_threads, (torch.get_num_threads() // COUNT,))
         self.parts: list[Future[dict[int, Row]]] = []  # of all windows in work
 
     def hand(self, window: Window) -> Callable[[Callable[[int], None]], list[Row]]:
@@ -94,8 +94,8 @@ class Threads:
         self.stopped.set()
         try:
             self.pool.shutdown(cancel_futures=True)
-        finally:  # interrupted again: the process has its number all the same
-            torch.set_num_threads(self.threads)  # their number is what threads that are started later would have too
+        finally:  # (interrupted again) threads that are started later have the number of this one, not of the two
+            torch.set_num_threads(torch.get_num_threads())
 
 
 def dealt(texts: Sequence[Read]) -> list[list[Read]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ import mixlens
 from mixlens.dataset import engines, threads
 from mixlens.dataset import window as window_module
 from mixlens.dataset.threads import BLOCK, COUNT, dealt
+from mixlens.dataset.window import Stopped
 from mixlens.errors import NotFinite, OverBudget, UnknownMethod
 
 WORDS = "a deep and meaningful film not bad good slow very".split()
@@ -85,6 +88,18 @@ def test_the_process_has_its_threads_and_its_state_again(lens: mixlens.Lens) -> 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("mixlens_")]
 
 
+def test_a_number_of_threads_that_the_caller_sets_meanwhile_stays(lens: mixlens.Lens) -> None:
+    seen: list[int] = []
+
+    def report(done: int, total: int | None) -> None:
+        if len(seen) == 1:  # the first time no thread is there yet
+            torch.set_num_threads(3)
+        seen.append(done)
+
+    mixlens.explain_data(lens, TEXTS[:4], "random", progress=report)
+    assert torch.get_num_threads() == 3
+
+
 def test_the_threads_work_as_in_a_fresh_process(lens: mixlens.Lens) -> None:
     expected = mixlens.explain_data(lens, TEXTS, "alti")
     torch.set_default_dtype(torch.float64)
@@ -122,19 +137,23 @@ def test_one_text_that_fails_is_one_row(lens: mixlens.Lens, monkeypatch: pytest.
     assert [failed.row for failed in explained.failures] == [7] and len(list(explained)) == 59
 
 
-def test_the_call_s_own_fault_ends_both(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread finds it; the other one, which would go on for ever, is stopped behind a layer."""
+@pytest.mark.parametrize("first", [True, False])
+def test_the_call_s_own_fault_ends_both(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+    """Either thread finds it; the other one, which would go on for long, is stopped behind a layer."""
     barrier, ended = threading.Barrier(COUNT), []
 
     def faulty(setting: Any, texts: Any, report: Any) -> Any:
         barrier.wait(10)
-        if any(number == 16 for number, _, _ in texts):  # of the longest, so of the first part
+        if first is any(number == 16 for number, _, _ in texts):  # of the longest, so of the first part
             raise UnknownMethod("expected another method")
+        late = monotonic() + 20
         try:
-            while True:
+            while monotonic() < late:
                 report(0, 1)
-        finally:
+        except Stopped:
             ended.append(True)
+            raise
+        return []
 
     monkeypatch.setattr(window_module, "_attributions", faulty)
     with pytest.raises(UnknownMethod, match="expected another method"):
@@ -156,6 +175,23 @@ def test_ctrl_c_ends_both(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -
         mixlens.explain_data(lens, TEXTS, "alti")
     assert torch.get_num_threads() == 2
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("mixlens_")]
+
+
+def test_a_second_ctrl_c_leaves_the_process_its_threads(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ThreadPoolExecutor.shutdown
+
+    def interrupted(pool: ThreadPoolExecutor, *asked: Any, **more: Any) -> Any:
+        whole(pool, *asked, **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mixlens.explain_data(lens, TEXTS[:4], "random")
+    later: list[int] = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert later == [2]
 
 
 def test_a_text_too_large_for_half_of_the_memory_has_all_of_it(

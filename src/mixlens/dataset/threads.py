@@ -45,8 +45,8 @@ class Threads:
     def __init__(self, setting: Setting, workers: int | None = None) -> None:
         memory = None if setting.memory is None else setting.memory // COUNT
         self.setting, self.shared = setting, replace(setting, memory=memory)
-        self.threads, self.stopped = torch.get_num_threads(), Event()
-        self.pool = ThreadPoolExecutor(COUNT, "mixlens", torch.set_num_threads, (self.threads // COUNT,))
+        self.stopped = Event()
+        self.pool = ThreadPoolExecutor(COUNT, "mixlens", torch.set_num_threads, (torch.get_num_threads() // COUNT,))
         self.parts: list[Future[dict[int, Row]]] = []  # of all windows in work
 
     def hand(self, window: Window) -> Callable[[Callable[[int], None]], list[Row]]:
@@ -69,7 +69,7 @@ class Threads:
         def made(tick: Callable[[int], None]) -> list[Row]:
             while wait(parts, SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, parts)):
                 tick(sum(done))
-            for part in parts:
+            for part in sorted(parts, key=_failed, reverse=True):  # what failed is not waited for
                 rows.update(part.result())
                 self.parts.remove(part)
             self._whole(window, texts, rows)
@@ -92,8 +92,10 @@ class Threads:
     def close(self) -> None:
         """Stop them, whatever they do, behind the layer that runs."""
         self.stopped.set()
-        self.pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(self.threads)  # their number is what threads that are started later would have too
+        try:
+            self.pool.shutdown(cancel_futures=True)
+        finally:  # (interrupted again) threads that are started later have the number of this one, not of the two
+            torch.set_num_threads(torch.get_num_threads())
 
 
 def dealt(texts: Sequence[Read]) -> list[list[Read]]:

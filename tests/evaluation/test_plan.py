@@ -185,6 +185,20 @@ def test_a_text_too_large_for_half_of_the_memory_is_planned_alone(lens: mixlens.
     assert in_threads(plan, wanted, [8], 1) == plan  # no second thread has anything to do
 
 
+def test_rows_that_the_run_cannot_explain_are_none_of_the_texts(lens: mixlens.Lens) -> None:
+    """Pairs whose first text leaves a window no room, and texts without the label that is asked for."""
+    for data, more in (
+        ([("bad", "a deep film ." * 6), ("a deep film . " * 5, "bad bad " * 6)], {"task": "pairs", "window": 12}),
+        ([{"text": "bad", "label": 1}, {"text": "good", "label": None}, "bad"], {"target": "label"}),
+    ):
+        plan = mixlens.plan_explain_data(lens, data, "random", **more)
+        explained = mixlens.explain_data(lens, data, "random", **more)
+        assert 0 < plan.texts == len(explained) < plan.rows == len(data)
+        assert plan.error == explained.failures[0].error
+    plan = mixlens.plan_evaluate(lens, data, ["random"], ["aopc"], target="label")
+    assert (plan.rows, plan.texts) == (3, 1) and "expected a gold label" in str(plan.error)
+
+
 def test_on_the_command_line(tiny_bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Subject, "through", None)  # nothing runs

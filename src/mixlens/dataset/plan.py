@@ -7,20 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from mixlens.arguments import checked
-from mixlens.attribute.calls import attribution_method, demand
+from mixlens.attribute.calls import attribution_method, demand, readings
 from mixlens.attribute.defaults import default_method
 from mixlens.attribute.over_windows import of_windows
 from mixlens.budget import Demand, Plan, bytes_of, planned, sizes_of
 from mixlens.capture.offload import device_of
+from mixlens.capture.stream import Stream
 from mixlens.dataset.explain import fields_of, refuse_target
 from mixlens.dataset.threads import COUNT, divides
 from mixlens.dataset.window import TOGETHER
+from mixlens.evaluation.explain import target_of
 from mixlens.evaluation.naming import source_named
 from mixlens.evaluation.plan import Part, RunPlan, Streams
 from mixlens.evaluation.refusals import refuse_no_lens
 from mixlens.lens import Lens
 from mixlens.process import settled
-from mixlens.tasks import Task, source
+from mixlens.tasks import Example, Task, source
 from mixlens.tasks import task as task_named
 
 
@@ -65,9 +67,25 @@ def plan_explain_data(
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget, sizes, cost = bytes_of(memory, device_of(lens.model)), sizes_of(subject), chosen.cost(options)
     streams, wholes, lengths, cut = Streams(), list[int](), list[int](), 0
-    for tokens in streams.of(lens, rows, kind, limit, truncate, windows is not None):
-        each = [len(tokens)] if windows is None else windows.lengths(subject, tokens)
-        wholes.append(len(tokens))
+
+    def cuts(example: Example, tokens: Stream) -> list[int]:
+        """The lengths of what a text is explained in."""
+        goal = target_of(example, tokens, target, subject.head)
+        if windows is not None:
+            return windows.lengths(subject, tokens)
+        readings(subject, chosen, [tokens], [goal], options)
+        return [len(tokens)]
+
+    for whole, each in streams.of(
+        lens,
+        rows,
+        kind,
+        limit,
+        truncate,
+        lambda example, tokens: (len(tokens), cuts(example, tokens)),
+        windows is not None,
+    ):
+        wholes.append(whole)
         lengths += each
         cut += len(each) if len(each) > 1 else 0
     parts = list[Part]()

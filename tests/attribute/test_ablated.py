@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+import threading
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import mixlens
-from mixlens.attribute.ablated.fits import coefficients, random_masks
+from mixlens.attribute.ablated import fits
+from mixlens.attribute.ablated.fits import coefficients, leave_one_out, random_masks
 from mixlens.errors import InputError, MissingExtra, Undefined, UnknownOption
 from models import chats, exact, families
 
@@ -165,3 +169,29 @@ def test_no_measure_judges_by_the_same_ablations():
     from mixlens.measure.answers import _draws
 
     assert not np.array_equal(_draws(9, 32, 0), random_masks(9, 64, 0)[:32])
+
+
+def test_fits_in_two_threads_leave_the_filters_of_warnings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first to begin is the first to end, which is where each would put back what it found."""
+    begun, ended = [threading.Event(), threading.Event()], threading.Event()
+
+    class Slow:
+        def __init__(self, **settings: Any) -> None:
+            self.coef_ = 0.0
+
+        def fit(self, x: np.ndarray, y: np.ndarray) -> Slow:
+            number = int(y[0])
+            begun[number].set()
+            (begun[1] if number == 0 else ended).wait(0.3)
+            return self
+
+    monkeypatch.setattr(fits, "lasso", lambda: Slow)
+    before, masks = list(warnings.filters), leave_one_out(2)
+    one = threading.Thread(target=lambda: [coefficients(masks, np.array([0.0, 5.0]), alpha=1.0), ended.set()])
+    two = threading.Thread(target=lambda: coefficients(masks, np.array([1.0, 5.0]), alpha=1.0))
+    one.start()
+    assert begun[0].wait(5)
+    two.start()
+    one.join()
+    two.join()
+    assert begun[1].is_set() and list(warnings.filters) == before

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -240,17 +239,16 @@ def test_texts_that_are_cut_are_read_while_nobody_else_reads(
 
 @pytest.mark.parametrize("change", ["a core alone", "another device", "weights elsewhere"])
 def test_where_two_gain_nothing_there_is_one(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    setting = SimpleNamespace(lens=lens)
-    assert threads.divides(setting)  # type: ignore[arg-type]
+    assert threads.divides(lens.model)
     if change == "a core alone":
         torch.set_num_threads(1)
     elif change == "another device":
         monkeypatch.setattr(threads, "device_of", lambda model: torch.device("cuda"))
     else:
         monkeypatch.setattr(threads, "offloaded", lambda module: isinstance(module, torch.nn.Linear))
-    assert not threads.divides(setting)  # type: ignore[arg-type]
+    assert not threads.divides(lens.model)
     monkeypatch.setattr(engines, "Threads", None)
-    monkeypatch.setattr(engines, "divides", lambda setting: False)
+    monkeypatch.setattr(engines, "divides", lambda model: False)
     assert len(list(mixlens.explain_data(lens, TEXTS[:3], "alti"))) == 3
 
 

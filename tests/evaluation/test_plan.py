@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens import budget
+from mixlens.budget import Demand
 from mixlens.cli import app
+from mixlens.cost import Cost
+from mixlens.dataset.plan import in_threads
 from mixlens.errors import DataError, Undefined, UnknownMethod, UnknownOption
 from mixlens.subject import Subject
 
@@ -125,7 +131,8 @@ def test_what_evaluate_refuses(lens: mixlens.Lens) -> None:
             mixlens.plan_evaluate(lens, **{"data": TEXTS, **arguments})
 
 
-def test_explain_data(lens: mixlens.Lens, ran: list[int], tmp_path: Path) -> None:
+def test_explain_data(lens: mixlens.Lens, ran: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mixlens.dataset.plan.divides", lambda model: False)
     for method, more in (("attention_rollout", {}), ("random", {"window": 5, "stride": 2})):
         plan = mixlens.plan_explain_data(lens, [*TEXTS, ""], method, **more)
         assert ran == []
@@ -139,6 +146,57 @@ def test_explain_data(lens: mixlens.Lens, ran: list[int], tmp_path: Path) -> Non
             assert 0 < answers.passes < own.passes
         assert (plan.rows, plan.texts) == (7, 6)
         ran.clear()
+
+
+@pytest.mark.parametrize("texts", [120, 3])  # that there is room for
+def test_two_threads_hold_a_batch_each(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch, texts: int) -> None:
+    """What they are said to take holds what both make room for; in half of the memory, batches are smaller."""
+    given: list[tuple[str, int]] = []
+    whole = budget.planned
+
+    def kept(name: str, wanted: Any, lengths: Any, *more: Any) -> Any:
+        made = whole(name, wanted, lengths, *more)
+        given.append((threading.current_thread().name, made.peak_bytes))
+        return made
+
+    memory = 2 * lens.plan([TEXTS[2]] * texts, "alti", batch_size=120).peak_bytes
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        plan = mixlens.plan_explain_data(lens, TEXTS * 20, "alti", memory=memory)
+        monkeypatch.setattr(budget, "planned", kept)
+        mixlens.explain_data(lens, TEXTS * 20, "alti", memory=memory)
+    finally:
+        torch.set_num_threads(before)
+    names = {name for name, _ in given}
+    assert len(names) == 2 and plan.fits
+    assert sum(max(peak for name, peak in given if name == thread) for thread in names) <= plan.peak_bytes <= memory
+
+
+def test_a_text_too_large_for_half_of_the_memory_is_planned_alone(lens: mixlens.Lens) -> None:
+    wanted = Demand(Cost("x", "one pass"), budget.sizes_of(lens.subject), 1)
+    alone = {n: budget.planned("x", wanted, [n], 10**12, 1).peak_bytes for n in (8, 4000)}
+    for memory, fits in ((alone[4000] + 1, True), (alone[4000] - 1, False)):
+        plan = budget.planned("x", wanted, [4000, 8, 8], memory, 1)
+        both = in_threads(plan, wanted, [4000, 8, 8], 1)
+        assert (both.peak_bytes, both.fits) == (max(alone[4000], 2 * alone[8]), fits)
+    plan = budget.planned("x", wanted, [8, 8], 10**12, 1)
+    assert in_threads(plan, wanted, [8, 8], 1).peak_bytes == 2 * alone[8]
+    assert in_threads(plan, wanted, [8], 1) == plan  # no second thread has anything to do
+
+
+def test_rows_that_the_run_cannot_explain_are_none_of_the_texts(lens: mixlens.Lens) -> None:
+    """Pairs whose first text leaves a window no room, and texts without the label that is asked for."""
+    for data, more in (
+        ([("bad", "a deep film ." * 6), ("a deep film . " * 5, "bad bad " * 6)], {"task": "pairs", "window": 12}),
+        ([{"text": "bad", "label": 1}, {"text": "good", "label": None}, "bad"], {"target": "label"}),
+    ):
+        plan = mixlens.plan_explain_data(lens, data, "random", **more)
+        explained = mixlens.explain_data(lens, data, "random", **more)
+        assert 0 < plan.texts == len(explained) < plan.rows == len(data)
+        assert plan.error == explained.failures[0].error
+    plan = mixlens.plan_evaluate(lens, data, ["random"], ["aopc"], target="label")
+    assert (plan.rows, plan.texts) == (3, 1) and "expected a gold label" in str(plan.error)
 
 
 def test_on_the_command_line(tiny_bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mixlens.errors import NotFinite
 from mixlens.measure import vocabulary
 from mixlens.measure.vocabulary import TextWords, words_of
 
@@ -193,3 +194,12 @@ def test_too_many_words_are_counted_out_and_said() -> None:
 def test_no_word_of_enough_texts() -> None:
     assert words_of(lambda: drawn(4, 7), least=9).words == ()
     assert words_of(lambda: [TextWords(0, "x", [], [])], least=1).words == ()
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers_are_refused(score: float) -> None:
+    """Of all words of a group p would be the least there is."""
+    texts = drawn(20, 0)
+    texts[7] = replace(texts[7], scores=[*texts[7].scores[:-1], score])
+    with pytest.raises(NotFinite, match=r"expected finite scores of words, got NaN or infinity in row 7"):
+        words_of(lambda: texts, resamples=5)

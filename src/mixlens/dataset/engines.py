@@ -61,7 +61,7 @@ def made(
     Nobody is hired before there is a window, and no worker waits for another: each has a second window at hand.
     """
     alone = engine == "local" and workers in (None, 1)
-    if alone and not divides(setting):
+    if alone and not divides(setting.lens.model):
         for window in windows:
             yield window, rows_of(setting, window, tick)
         return

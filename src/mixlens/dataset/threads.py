@@ -25,9 +25,8 @@ PIECES = 8  # blocks of a window with few texts, so that no thread has more to d
 SECONDS = 0.5  # from one look at how far they are to the next
 
 
-def divides(setting: Setting) -> bool:
+def divides(model: Any) -> bool:
     """Whether this process has cores for two, and one set of weights that two may read."""
-    model = setting.lens.model
     if device_of(model).type != "cpu" or torch.get_num_threads() < COUNT:
         return False
     return not any(offloaded(module) for module in model.modules())

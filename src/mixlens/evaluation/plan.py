@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from mixlens.attribute.calls import demand, together
 from mixlens.budget import Plan, bytes_of, planned, shown_bytes, sizes_of
 from mixlens.capture.offload import device_of
 from mixlens.capture.stream import Stream
-from mixlens.errors import DataError, Undefined
+from mixlens.errors import DataError, MissingExtra, MixlensError, Undefined, UnknownMethod, UnknownOption
 from mixlens.evaluation.design import Design, Entry, Job, make
 from mixlens.evaluation.evaluate import MEASURES
+from mixlens.evaluation.explain import failure, target_of
 from mixlens.evaluation.given import Given
 from mixlens.evaluation.naming import source_named
 from mixlens.evaluation.refusals import refuse_no_lens, refuse_target
@@ -27,8 +28,10 @@ from mixlens.measure import Case, Curve
 from mixlens.measure.measure import EMBEDDED
 from mixlens.process import settled
 from mixlens.subject import Subject
-from mixlens.tasks import SAMPLE, Source, Task, source
+from mixlens.tasks import SAMPLE, Example, Source, Task, source
 from mixlens.tasks import task as task_named
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,12 @@ def plan_evaluate(
     rows = source_named(source(data, encoding), kind, lens.head, target)
     budget = bytes_of(memory, device_of(lens.model))
     streams = Streams()
-    lengths = [_seen(tokens) for tokens in streams.of(lens, rows, kind, limit, truncate)]
+
+    def seen(example: Example, tokens: Stream) -> Seen:
+        target_of(example, tokens, target, lens.head)
+        return _seen(tokens)
+
+    lengths = list(streams.of(lens, rows, kind, limit, truncate, seen))
     parts = tuple(_parts(lens, second, design, lengths, budget, batch_size))
     return streams.plan(parts, [n for n, _ in lengths], budget)
 
@@ -154,9 +162,19 @@ class Streams:
         self.error: str | None = None
 
     def of(
-        self, lens: Lens, rows: Source, kind: Task, limit: int | None, truncate: bool, windows: bool | None = None
-    ) -> Iterator[Stream]:
-        """Each that can be read. Raises DataError, and Undefined for prompts, which are traced."""
+        self,
+        lens: Lens,
+        rows: Source,
+        kind: Task,
+        limit: int | None,
+        truncate: bool,
+        made: Callable[[Example, Stream], T],
+        windows: bool | None = None,
+    ) -> Iterator[T]:
+        """What is made of each that can be read, and whose answer can be asked for: `made` raises where not.
+
+        Raises DataError, Undefined for prompts, which are traced, and what is the call's own fault.
+        """
         mask = getattr(lens.tokenizer, "mask_token", None) if lens.head.task == "masked" else None
         for numbered in in_windows(rows, limit, WINDOW, lambda row: 1.0):
             good, bad = read_rows(lens, numbered, kind, mask, truncate, windows)
@@ -166,7 +184,15 @@ class Streams:
                 raise Undefined("a run over texts is planned, got prompts with answers; see Lens.plan_trace of one")
             self.rows += len(numbered)
             self.error = self.error or next((record.error for record in bad), None)
-            yield from (tokens for _, _, tokens in good)
+            for _, example, tokens in good:
+                try:
+                    of_text = made(example, tokens)
+                except (UnknownMethod, UnknownOption, MissingExtra):
+                    raise
+                except MixlensError as error:
+                    self.error = self.error or failure(error).text
+                else:
+                    yield of_text
         if self.rows == 0:
             raise DataError(f"expected at least one row of {rows.name}, got none")
 

@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from mixlens.errors import NotFinite
+
 Array = NDArray[np.float64]
 MOST = 10_000  # words that are counted beside each other: those of most texts
 _AT_ONCE = 512  # texts
@@ -77,7 +79,7 @@ def words_of(
 ) -> Found:
     """The statistics of every word in at least `least` texts of a group, in the order of the groups' first texts.
 
-    `texts`: called twice, the same each time. Words of a group: the farthest above its null first.
+    `texts`: called twice, the same each time. Words of a group: the farthest above its null first. Raises NotFinite.
     """
     slots, left_out = _counted(texts(), least, most)
     sums = _Sums(len(slots), resamples)
@@ -152,10 +154,13 @@ def _parts(texts: Iterable[TextWords]) -> Iterator[list[TextWords]]:
 
 
 def _add(sums: _Sums, part: Sequence[TextWords], slots: dict[tuple[Any, str], int], rng: np.random.Generator) -> None:
-    """Add some texts."""
+    """Add some texts. Raises NotFinite: no number would be larger than NaN, so that every word would stand out."""
     sizes = np.array([len(text.words) for text in part])
     text_of = np.repeat(np.arange(len(part)), sizes)
     scores = np.concatenate([np.asarray(text.scores, dtype=np.float64) for text in part])
+    if not np.isfinite(scores).all():
+        row = part[text_of[np.flatnonzero(~np.isfinite(scores))[0]]].row
+        raise NotFinite(f"expected finite scores of words, got NaN or infinity in row {row}")
     slot = np.array([slots.get((text.group, word), -1) for text in part for word in text.words])
     means = np.bincount(text_of, scores) / sizes
     spread = np.sqrt(np.bincount(text_of, (scores - means[text_of]) ** 2) / sizes)

@@ -204,7 +204,7 @@ class Explained:
         a word `stands_out` where that does not explain it, of all words of the class together, each text in its own
         standard deviation. A text counts for the class that was explained in it. Words are compared without case;
         `least`: in so many texts at least; `top`: so many of each class; `by`: apart for each value of a column of the
-        data. Raises UnknownOption.
+        data. Raises UnknownOption, NotFinite (files with scores that are none).
         """
         for name, value in (("top", top), ("least", least), ("resamples", resamples)):
             if not (COUNT.fits(value) or (name == "top" and value is None)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mixlens.errors import NotConverged, missing
 Masks = Bool[np.ndarray, "ablation unit"]
 Values = Float[np.ndarray, " ablation"]
 
+_LOCK = Lock()  # filters of warnings are the process's: two fits at a time would leave each other's behind
 _STREAM = 64  # of random numbers: another than the measure `lds` draws its ablations from
 
 
@@ -48,7 +50,7 @@ def coefficients(masks: Masks, values: Values, *, alpha: float, tokens: int = 1)
     x = masks.astype(np.float64)
     spread = x.std(0)
     spread[spread == 0] = 1  # kept, or left out, in every ablation: nothing is known of it
-    with warnings.catch_warnings():
+    with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         try:
             fit = lasso()(alpha=alpha, max_iter=100_000, tol=1e-8).fit((x - x.mean(0)) / spread, values / tokens)

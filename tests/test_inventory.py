@@ -110,23 +110,14 @@ def test_variants_are_the_specs_of_real_configurations(name):
 
 
 def test_what_is_written_down_is_what_the_tables_say():
+    assert mixlens.measures() == inventory._measures()  # tuples as tuples, infinity as a number
+    if variants("t5")["is_gated_act=False"].seam != "interface":  # an older transformers: see `mixlens.methods`
+        lacking = {name: {"t5", "mt5", "umt5"} for name in ("hta", "hta_x_input")}
+        for written, there in zip(mixlens.methods(), inventory._methods(), strict=True):
+            kinds = written["architectures"]
+            left = kinds and [kind for kind in kinds if kind not in lacking.get(written["name"], ())]
+            assert {**written, "architectures": left} == there
+        return
     stale = inventory.to_write() != (resources.files("mixlens") / inventory.FILE).read_text("utf-8")
     assert not stale, "run: python tests/test_docs.py"
     assert mixlens.methods() == inventory._methods()
-    assert mixlens.measures() == inventory._measures()  # tuples as tuples, infinity as a number
-    mixlens.methods()[0]["options"].clear()
-    assert mixlens.methods()[0]["options"] == inventory._methods()[0]["options"]
-
-
-def test_facts_are_whole():
-    assert [f["name"] for f in FACTS if f["stage"] == "mixing"] == list(MIXING)
-    assert [f["name"] for f in FACTS if f["stage"] == "attribute"] == list(ATTRIBUTIONS)
-    keys = "signed class_specific needs cost architectures cite summary options".split()
-    assert all(fact[key] is not None for fact in FACTS for key in keys)
-    assert len({frozenset(fact) for fact in mixlens.methods()}) == 1
-
-
-def test_methods_is_quick():
-    start = time.process_time()
-    mixlens.methods()
-    assert time.process_time() - start < 1

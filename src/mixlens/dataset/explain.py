@@ -1,9 +1,9 @@
 """`mixlens.explain_data`: every text of a data set, explained, in a run that goes on where it was killed.
 
 Rows are read in windows of a quarter of them, 512 to 1,024 (128 where workers want some each, fewer where texts are
-long), explained longest first, and written in the data's order, a Parquet file a window. A folder keeps the windows that
-it was begun with, and a file is there whole or not at all: a run that is killed and started again computes the very
-windows that are missing, on as many threads with the same batches.
+long), explained longest first, and written in the data's order, a Parquet file a window. A folder keeps the windows
+that it was begun with, and a file is there whole or not at all: a run that is killed and started again computes the
+very windows that are missing, on as many threads with the same batches.
 """
 
 from __future__ import annotations

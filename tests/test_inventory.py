@@ -121,3 +121,19 @@ def test_what_is_written_down_is_what_the_tables_say():
     stale = inventory.to_write() != (resources.files("mixlens") / inventory.FILE).read_text("utf-8")
     assert not stale, "run: python tests/test_docs.py"
     assert mixlens.methods() == inventory._methods()
+    mixlens.methods()[0]["options"].clear()
+    assert mixlens.methods()[0]["options"] == inventory._methods()[0]["options"]
+
+
+def test_facts_are_whole():
+    assert [f["name"] for f in FACTS if f["stage"] == "mixing"] == list(MIXING)
+    assert [f["name"] for f in FACTS if f["stage"] == "attribute"] == list(ATTRIBUTIONS)
+    keys = "signed class_specific needs cost architectures cite summary options".split()
+    assert all(fact[key] is not None for fact in FACTS for key in keys)
+    assert len({frozenset(fact) for fact in mixlens.methods()}) == 1
+
+
+def test_methods_is_quick():
+    start = time.process_time()
+    mixlens.methods()
+    assert time.process_time() - start < 1

@@ -28,8 +28,8 @@ def methods() -> list[dict[str, Any]]:
     `two_streams`: whether it goes over the two streams of an encoder-decoder too, a source and its translation.
     `architectures`: the model types for which it is defined, `"opt (do_layer_norm_before=False)"` where only some of
     a type's models are; None for aggregations, which see maps alone. `heads`: whose answers it explains; None: any.
-    What stands here is of the newest transformers that is tested; an older one may lack some (`hta` of T5, whose attention
-    went through no interface of transformers' there): `lens.check()` says what holds of a model as it is loaded.
+    What stands here is of the newest transformers that is tested; an older one may lack some (`hta` of T5, whose
+    attention went through no interface of transformers' there): `lens.check()` says what holds of a loaded model.
 
     Examples:
         >>> [method["name"] for method in mixlens.methods() if method["cost"] == "one pass a token"]

@@ -18,20 +18,17 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
-from mixlens.answer import check_target
 from mixlens.arguments import checked, is_whole, shown
-from mixlens.attribute.calls import attribution_method
-from mixlens.attribute.defaults import default_method
-from mixlens.attribute.over_windows import of_windows
 from mixlens.budget import bytes_of
 from mixlens.capture.offload import device_of
+from mixlens.dataset.asked import asked_of
 from mixlens.dataset.engines import ENGINES, made
 from mixlens.dataset.window import LONGEST, Setting, other_columns
-from mixlens.errors import ResultFileError, TargetError, Undefined, UnknownOption, did_you_mean
+from mixlens.errors import ResultFileError, UnknownOption, did_you_mean
 from mixlens.evaluation.fingerprint import model_facts, plain, versions
 from mixlens.evaluation.log import END, Log, Mark, Record, lines
-from mixlens.evaluation.naming import classes_of, source_named
-from mixlens.evaluation.refusals import refuse_class, refuse_no_lens
+from mixlens.evaluation.naming import classes_of
+from mixlens.evaluation.refusals import refuse_no_lens
 from mixlens.evaluation.walk import Window, closed, count_of, refuse_columns, trim, walk
 from mixlens.files import folder_of, parquet, writing
 from mixlens.lens import Lens
@@ -40,8 +37,7 @@ from mixlens.progress import OpenProgress, barred
 from mixlens.results import Explained
 from mixlens.results.explained import KIND
 from mixlens.results.shards import PATTERN, name_of, write
-from mixlens.tasks import Source, Task, source
-from mixlens.tasks import task as task_named
+from mixlens.tasks import Source, Task
 from mixlens.tasks.classes import refuse_numbers
 
 WINDOW, LEAST = 1024, 512  # rows in a file: a quarter of all, within these (smaller ones hold fewer of like length)
@@ -121,12 +117,10 @@ def explain_data(
     if by is not None and not isinstance(by, str):
         raise UnknownOption(f"expected by= a column's name, or None, got {shown(by)}")
     kept = None if out is None else folder_of(out)
-    kind = fields_of(task_named(task) if isinstance(task, str) else task, field)
-    name = default_method(lens.subject, options) if method is None else method
-    facts = attribution_method(lens.subject, name, options)
-    windows = of_windows(lens.subject, window, stride, truncate, options)
-    refuse_target(lens, target)
-    rows = source_named(source(data, encoding), kind, lens.head, target)
+    setting, facts, rows = asked_of(
+        lens, data, method, options, target, field, task, encoding, truncate, window, stride, batch_size
+    )
+    kind, name, windows = setting.task, setting.method, setting.windows
     budget = bytes_of(memory, device_of(lens.model))
     fixed = {} if memory is None else {"memory": budget}
     least = LEAST if engine == "local" and workers in (None, 1) else SHARED
@@ -153,9 +147,7 @@ def explain_data(
         once = {"window": size, **({} if fixed else {"memory": budget})}
         log = Log(folder, made_with, once, files=(SUMMARY, PATTERN))
         try:
-            setting = Setting(
-                lens, name, options, target, kind, batch_size, truncate, log.manifest.get("memory"), windows
-            )
+            setting = replace(setting, memory=log.manifest.get("memory"))
             _run(setting, rows, log, limit, by, report, engine, workers)
         finally:
             log.close()
@@ -230,23 +222,6 @@ def rows_a_file(count: int | None, least: int = LEAST) -> int:
     return WINDOW if count is None else min(WINDOW, max(least, -(-count // 4)))
 
 
-def fields_of(task: Task, field: str | Mapping[str, str | Sequence[str]] | None) -> Task:
-    """The task with the caller's columns. Raises UnknownOption."""
-    if task.name == "documents":
-        raise Undefined("explain_data explains texts, got the task documents; trace its answers: lens.trace(prompt)")
-    if field is None:
-        return task
-    if isinstance(field, str):
-        if "text" not in task.names:
-            names = ", ".join(f"{name!r}: ..." for name in task.names if name not in ("id", "label"))
-            raise UnknownOption(f"expected field= {{{names}}} for the task {task.name}, got {shown(field)}")
-        field = {"text": field}
-    if not isinstance(field, Mapping):
-        raise UnknownOption(f"expected field= a column's name, or a mapping of fields to columns, got {shown(field)}")
-    named = task_named(task.name, **field)  # checks them
-    return replace(task, names={**task.names, **{name: named.names[name] for name in field}})
-
-
 def refuse_by(by: str, rows: Sequence[Any], task: Task) -> None:
     """Raises UnknownOption where no row has the column, or none a value in it that is kept."""
     tables = [row for row in rows if isinstance(row, Mapping)]
@@ -260,21 +235,6 @@ def refuse_by(by: str, rows: Sequence[Any], task: Task) -> None:
             f"expected by= a column of numbers, flags or short texts, got {shown(by)}, which is the text itself, or "
             f"holds texts of more than {LONGEST} characters, or other values"
         )
-
-
-def refuse_target(lens: Lens, target: Any) -> None:
-    """Raises TargetError for what no text of this model can be explained for."""
-    if isinstance(target, list):
-        raise TargetError(
-            "expected one target= for all texts, got a list; target='label' explains each text's gold label"
-        )
-    if isinstance(target, str) and target == "all" and "all" not in lens.head.labels.values():
-        raise TargetError(
-            "expected one class for all texts, got target='all', which is for one text; ask for each class in a folder "
-            "of its own"
-        )
-    if target is not None and not (isinstance(target, str) and target == "label"):
-        refuse_class(lens, check_target(target))
 
 
 def _weight(row: Any) -> float:

@@ -7,23 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from mixlens.arguments import checked
-from mixlens.attribute.calls import attribution_method, demand, readings
-from mixlens.attribute.defaults import default_method
-from mixlens.attribute.over_windows import of_windows
+from mixlens.attribute.calls import demand, readings
 from mixlens.budget import Demand, Plan, bytes_of, planned, sizes_of
 from mixlens.capture.offload import device_of
 from mixlens.capture.stream import Stream
-from mixlens.dataset.explain import fields_of, refuse_target
+from mixlens.dataset.asked import asked_of
 from mixlens.dataset.threads import COUNT, divides
 from mixlens.dataset.window import TOGETHER
 from mixlens.evaluation.explain import target_of
-from mixlens.evaluation.naming import source_named
 from mixlens.evaluation.plan import Part, RunPlan, Streams
 from mixlens.evaluation.refusals import refuse_no_lens
 from mixlens.lens import Lens
 from mixlens.process import settled
-from mixlens.tasks import Example, Task, source
-from mixlens.tasks import task as task_named
+from mixlens.tasks import Example, Task
 
 
 @settled
@@ -58,13 +54,10 @@ def plan_explain_data(
         (2, 2.0, True)
     """
     refuse_no_lens(lens, None)
-    kind = fields_of(task_named(task) if isinstance(task, str) else task, field)
-    subject = lens.subject
-    name = default_method(subject, options) if method is None else method
-    chosen = attribution_method(subject, name, options)
-    windows = of_windows(subject, window, stride, truncate, options)
-    refuse_target(lens, target)
-    rows = source_named(source(data, encoding), kind, lens.head, target)
+    setting, chosen, rows = asked_of(
+        lens, data, method, options, target, field, task, encoding, truncate, window, stride, batch_size
+    )
+    subject, kind, name, windows = lens.subject, setting.task, setting.method, setting.windows
     budget, sizes, cost = bytes_of(memory, device_of(lens.model)), sizes_of(subject), chosen.cost(options)
     streams, wholes, lengths, cut = Streams(), list[int](), list[int](), 0
 

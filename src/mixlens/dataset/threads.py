@@ -41,7 +41,7 @@ class Threads:
 
     count = 1  # of windows in work; the next one is at hand
 
-    def __init__(self, setting: Setting, workers: int | None = None) -> None:
+    def __init__(self, setting: Setting) -> None:
         memory = None if setting.memory is None else setting.memory // COUNT
         self.setting, self.shared = setting, replace(setting, memory=memory)
         self.stopped = Event()

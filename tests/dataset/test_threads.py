@@ -99,8 +99,16 @@ def test_a_number_of_threads_that_the_caller_sets_meanwhile_stays(lens: mixlens.
     assert torch.get_num_threads() == 3
 
 
-def test_the_threads_work_as_in_a_fresh_process(lens: mixlens.Lens) -> None:
+def test_the_threads_work_as_in_a_fresh_process(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = mixlens.explain_data(lens, TEXTS, "alti")
+    types: list[torch.dtype] = []
+    whole = window_module._attributions
+
+    def kept(*asked: Any) -> Any:
+        types.append(torch.zeros(1).dtype)  # as a model's or a package's own code allocates
+        return whole(*asked)
+
+    monkeypatch.setattr(window_module, "_attributions", kept)
     torch.set_default_dtype(torch.float64)
     try:
         with torch.inference_mode(), torch.device("meta"):
@@ -109,6 +117,7 @@ def test_the_threads_work_as_in_a_fresh_process(lens: mixlens.Lens) -> None:
         torch.set_default_dtype(torch.float32)
     for a, b in zip(expected, given, strict=True):
         torch.testing.assert_close(torch.tensor(a.scores), torch.tensor(b.scores), rtol=1e-5, atol=1e-7)
+    assert types and set(types) == {torch.float32}
 
 
 def test_who_called_is_told_by_its_own_thread(lens: mixlens.Lens, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,10 @@ def asked_of(
     stride: int | None,
     batch_size: int,
 ) -> tuple[Setting, Method, Source]:
-    """What all texts have in common, the method for this model, and the rows they stand in. Raises what is the call's own fault."""
+    """What all texts have in common, the method for this model, and the rows they stand in.
+
+    Raises what is the call's own fault.
+    """
     kind = _fields_of(task_named(task) if isinstance(task, str) else task, field)
     name = default_method(lens.subject, options) if method is None else method
     chosen = attribution_method(lens.subject, name, options)
